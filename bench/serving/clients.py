@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from eliza_ffi.serve.refusals import SYSTEMONE_PATH
+from eliza_ffi.serve.http_error import SYSTEMONE_PATH
 
 from .chat_workload import CHAT_PATH, problem_with_chat
 from .wire import Connection, request_bytes

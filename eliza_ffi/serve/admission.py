@@ -5,51 +5,29 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from .refusals import Refusal
+from .http_error import HTTPError
 
-__all__ = ["Admission"]
-
-MAX_RETRY_SECONDS = 60
-"""Highest value of a Retry-After header."""
+MAX_RETRY_SECONDS = 60  # in a Retry-After header
 
 
 class Admission:
     """Limits the running and the waiting requests.
 
-    Requests wait in order of arrival. If as many decisions run as are allowed, other requests
-    overtake the waiting decisions, but a decision that may run again is the first in turn.
-
-    Parameters
-    ----------
-    max_running
-        The maximum number of requests that run at the same time.
-    max_waiting
-        The maximum number of waiting requests. Further requests are rejected.
-    max_decisions
-        The maximum number of running requests that make decisions; None = `max_running`.
-
-    Attributes
-    ----------
-    n_running : int
-        The number of running requests.
-    is_closed : bool
-        Whether new requests are rejected.
+    Requests run in order of arrival. While as many decisions run as are allowed, other requests
+    overtake the waiting decisions.
     """
 
     def __init__(
-        self, max_running: int, max_waiting: int, max_decisions: int | None = None
+        self,
+        max_running: int,
+        max_waiting: int,  # further requests are rejected
+        max_decisions: int | None = None,  # of the running ones; None = `max_running`
     ) -> None:
-        # The waiting decisions (True) and other requests (False), each with its number in the order
-        # of arrival.
-        self._waiting: dict[bool, OrderedDict[asyncio.Future[None], int]] = {
-            True: OrderedDict(),
-            False: OrderedDict(),
-        }
-        self._n_arrived = 0
+        # The waiting requests in order of arrival; True = the request makes decisions.
+        self._waiting: dict[asyncio.Future[None], bool] = {}
         self._n_decisions = 0  # running
         self._max_running = max_running
         self._max_decisions = max_decisions or max_running
@@ -62,20 +40,12 @@ class Admission:
     async def place(self, decides: bool = False) -> AsyncIterator[float]:
         """Wait until the request may run; yield the seconds that it waited.
 
-        Parameters
-        ----------
-        decides
-            Whether the request makes decisions.
-
-        Raises
-        ------
-        Refusal
-            If the queue is full, or the server is shutting down.
+        Raises an HTTPError if the queue is full, or the server is shutting down.
         """
         self.check_open()
         must_wait = not self._may_run(decides)
         if must_wait and self.n_waiting >= self._max_waiting:
-            raise Refusal(
+            raise HTTPError(
                 429,
                 f"the queue is full: {self._max_waiting} requests are waiting",
                 "queue_full",
@@ -95,7 +65,6 @@ class Admission:
             self._let_in()
 
     def _may_run(self, decides: bool) -> bool:
-        """Return whether one more request may run."""
         if self.n_running >= self._max_running:
             return False
         return not decides or self._n_decisions < self._max_decisions
@@ -107,12 +76,11 @@ class Admission:
     async def _wait(self, decides: bool) -> None:
         """Wait until the request may run; it is then counted as running."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting[decides][turn] = self._n_arrived
-        self._n_arrived += 1
+        self._waiting[turn] = decides
         try:
             await turn
         except asyncio.CancelledError:
-            self._waiting[decides].pop(turn, None)
+            self._waiting.pop(turn, None)
             if not turn.cancelled():  # it was let in before it was cancelled
                 self._count(decides, -1)
                 self._let_in()
@@ -120,31 +88,17 @@ class Admission:
 
     def _let_in(self) -> None:
         """Let waiting requests run, in order of arrival."""
-        while True:
-            first = [
-                (number, decides, turn)
-                for decides, queue in self._waiting.items()
-                if queue and self._may_run(decides)
-                for turn, number in (next(iter(queue.items())),)
-            ]
-            if not first:
-                return
-            _, decides, turn = min(first)
-            del self._waiting[decides][turn]
-            if not turn.cancelled():
-                self._count(decides, 1)
-                turn.set_result(None)
+        for turn, decides in list(self._waiting.items()):
+            if self._may_run(decides):
+                del self._waiting[turn]
+                if not turn.cancelled():
+                    self._count(decides, 1)
+                    turn.set_result(None)
 
     def check_open(self) -> None:
-        """Raise if new requests are rejected.
-
-        Raises
-        ------
-        Refusal
-            If :meth:`close` was called.
-        """
+        """Raise an HTTPError if :meth:`close` was called."""
         if self.is_closed:
-            raise Refusal(
+            raise HTTPError(
                 503,
                 "the server is shutting down; it finishes the running requests",
                 "shutting_down",
@@ -158,7 +112,7 @@ class Admission:
     @property
     def n_waiting(self) -> int:
         """The number of waiting requests."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._waiting)
 
     @property
     def is_empty(self) -> bool:

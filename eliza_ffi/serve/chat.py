@@ -12,22 +12,21 @@ from pydantic import Field, model_validator
 from typing_extensions import NotRequired, TypedDict
 
 from ..checks import short_repr
-from ..session.requests import TextPiece, TokenLogprob
+from ..session.requests import ReasoningPiece, TextPiece, TokenLogprob
 from ..session.thinking import written_reasoning
 from ..session.tool_calls import CallPiece, ToolCall, conversation_tokens
 from .decisions import RefusalPart
-from .endpoint import Answer, Endpoint, Running
-from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
-from .refusals import unfit
+from .endpoint import Endpoint, HandlerResult, RequestContext
+from .http_error import invalid
+from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
 from .text import (
+    Answer,
+    AnswerRequest,
     ExactLabels,
     Limit,
-    ReasoningPiece,
     Step,
     ToolUse,
-    Writing,
-    Written,
-    all_written,
+    all_answers,
     chunks,
     usage_of,
 )
@@ -41,23 +40,7 @@ from .text_fields import (
     check_stream_options,
 )
 
-__all__ = [
-    "CHAT",
-    "ChatResponse",
-    "ChatUsage",
-    "ConversationFields",
-    "Effort",
-    "JsonObjectFormat",
-    "NamedSchema",
-    "TextFormat",
-    "chat_writing",
-    "format_limit",
-    "named_probabilities",
-    "token_logprobs",
-]
-
-MOST_LOGPROBS = 20
-"""The maximum of `top_logprobs`, as at OpenAI."""
+MOST_LOGPROBS = 20  # as at OpenAI
 
 RESERVED = ("add_generation_prompt", "bos_token", "eos_token", "messages", "self", "tools")
 """Names that are not allowed in `chat_template_kwargs`."""
@@ -111,24 +94,25 @@ class ChatMessage(Body):
     probabilities: NoEffect
 
 
-class FunctionDefinition(Body):
+class FunctionName(Body):
     name: str
+
+
+class FunctionDefinition(FunctionName):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: NoEffect
 
 
-class FunctionTool(Body):
+class FunctionType(Body):
     type: Literal["function"]
+
+
+class FunctionTool(FunctionType):
     function: FunctionDefinition
 
 
-class FunctionName(Body):
-    name: str
-
-
-class NamedFunction(Body):
-    type: Literal["function"]
+class NamedFunction(FunctionType):
     function: FunctionName
 
 
@@ -195,24 +179,19 @@ class ChatRequest(CompletionFields, ConversationFields):
     def ending(self) -> dict[str, bool]:
         """Return how the prompt ends, if it does not end with a new turn of the assistant.
 
-        Raises
-        ------
-        Refusal
-            If the last message cannot be continued, or the fields contradict each other.
+        Raises an HTTPError if the last message cannot be continued.
         """
         if not self.continue_final_message:
-            return {} if self.add_generation_prompt in (None, True) else _WITHOUT_TURN
+            is_usual = self.add_generation_prompt in (None, True)
+            return {} if is_usual else {"add_generation_prompt": False}
         field = "continue_final_message"
         if self.add_generation_prompt:
-            raise unfit(field, "not supported together with add_generation_prompt: true")
+            raise invalid(field, "not supported together with add_generation_prompt: true")
         last = self.messages[-1]
         if last.role != "assistant" or last.tool_calls or last.content is None:
             expected = "a last message of the assistant, with a content and without tool calls"
-            raise unfit(field, f"expected {expected}, got one of the role {last.role}")
+            raise invalid(field, f"expected {expected}, got one of the role {last.role}")
         return {field: True}
-
-
-_WITHOUT_TURN = {"add_generation_prompt": False}
 
 
 # ---- The response -------------------------------------------------------------------------------
@@ -290,14 +269,14 @@ class ChatResponse(TypedDict):
 # ---- The handler --------------------------------------------------------------------------------
 
 
-async def _chat(request: ChatRequest, running: Running) -> Answer:
+async def _chat(request: ChatRequest, context: RequestContext) -> HandlerResult:
     if request.top_logprobs is not None and not request.logprobs:
-        raise unfit("top_logprobs", "this field needs logprobs: true")
+        raise invalid("top_logprobs", "this field needs logprobs: true")
     check_stream_options(request.stream_options, request.stream)
     named, format = request.tool_choice, request.response_format
     formatted = format_limit(format.json_schema if isinstance(format, JsonSchemaFormat) else format)
-    writing = await chat_writing(
-        running,
+    answer_request = await conversation_request(
+        context,
         request,
         [_message(each) for each in request.messages],
         limit=request.limit(response_format=formatted),
@@ -310,18 +289,18 @@ async def _chat(request: ChatRequest, running: Running) -> Answer:
         stop=request.stops,
         ending=request.ending(),
     )
-    writings = request.several(writing)
-    n = len(writings)
+    requests = request.several(answer_request)
+    n = len(requests)
     if request.stream:
-        head = running.head("chatcmpl", "chat.completion.chunk")
-        return await chunks(running, writings, head, _Deltas().of, n, request.with_usage)
-    answers = await all_written(running, writings)
-    head = running.head("chatcmpl", "chat.completion")
+        head = context.head("chatcmpl", "chat.completion.chunk")
+        return await chunks(context, requests, head, _Deltas().of, n, request.with_usage)
+    answers = await all_answers(context, requests)
+    head = context.head("chatcmpl", "chat.completion")
     return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers, n)}
 
 
-async def chat_writing(
-    running: Running,
+async def conversation_request(
+    context: RequestContext,
     request: ConversationFields,
     messages: list[dict[str, Any]],
     *,
@@ -334,49 +313,30 @@ async def chat_writing(
     has_logprobs: bool,
     stop: tuple[str, ...] = (),
     ending: Mapping[str, bool] | None = None,
-) -> Writing:
+) -> AnswerRequest:
     """Return the request for an answer to a conversation.
 
-    Parameters
-    ----------
-    messages
-        The conversation, as chat templates expect it.
-    limit, length_field, stop
-        As in :class:`~eliza_ffi.serve.text.Writing`.
-    tool_choice
-        ``"auto"`` (the same as None), ``"required"``, ``"none"``, or a named tool in OpenAI's form.
-    effort
-        The reasoning effort.
-    max_tokens
-        None = no limit except the context.
-    has_logprobs
-        Whether to report log-probabilities.
-    ending
-        As in :func:`~eliza_ffi.session.tool_calls.conversation_tokens`.
-
-    Raises
-    ------
-    Refusal
-        If the settings cannot be combined.
+    `messages` are as chat templates expect them, `tool_choice` may name a tool in OpenAI's form,
+    and `ending` has more arguments of :func:`~eliza_ffi.session.tool_calls.conversation_tokens`. An
+    HTTPError names settings that cannot be combined.
     """
     has_tools = bool(tools) and tool_choice != "none"
+    named = tool_choice["function"]["name"] if isinstance(tool_choice, dict) else None
     if tool_choice not in (None, "auto", "none") and not tools:
-        named = tool_choice["function"]["name"] if isinstance(tool_choice, dict) else tool_choice
-        raise unfit("tool_choice", f"{named!r} needs tools")
+        raise invalid("tool_choice", f"{named or tool_choice!r} needs tools")
     listed = [each.model_dump(exclude_none=True) for each in tools]
-    if has_tools and isinstance(tool_choice, dict):
-        names = [tool.get("function", tool)["name"] for tool in listed]
-        if (name := tool_choice["function"]["name"]) not in names:
-            expected = f"expected the name of a tool ({', '.join(names):.200})"
-            raise unfit("tool_choice", f"{expected}, got {short_repr(name)}")
+    names = [tool.get("function", tool)["name"] for tool in listed]
+    if named is not None and named not in names:
+        expected = f"expected the name of a tool ({', '.join(names):.200})"
+        raise invalid("tool_choice", f"{expected}, got {short_repr(named)}")
     if isinstance(limit, ExactLabels) and has_tools:
-        raise unfit("tools", "tools cannot be combined with an exact choice; leave one out")
+        raise invalid("tools", "tools cannot be combined with an exact choice; leave one out")
     if has_logprobs and (has_tools or isinstance(limit, ExactLabels)):
-        raise unfit("logprobs", "not supported with tools or choices, which have `probabilities`")
+        raise invalid("logprobs", "not supported with tools or choices, which have `probabilities`")
     if has_tools and ending:
-        raise unfit(next(iter(ending)), "not supported with tools; set tool_choice to none")
+        raise invalid(next(iter(ending)), "not supported with tools; set tool_choice to none")
     variables = template_variables(request.chat_template_kwargs or {}, effort)
-    session = running.model.session
+    session = context.model.session
     tokens: Sequence[int] = ()
     use = reasoning = None
     if has_tools:
@@ -388,7 +348,7 @@ async def chat_writing(
     is_free = limit is None and not has_tools
     if is_free:
         reasoning = await session.helpers.run(written_reasoning, session, tokens)
-    return Writing(
+    return AnswerRequest(
         tokens,
         max_tokens=max_tokens or 0,
         sampling=request.sampling(1.0 if is_free else 0.0),
@@ -410,68 +370,52 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     calls = [each.model_dump(exclude={"index"}) for each in message.tool_calls or ()]
     if content is None:
         content = message.refusal or (None if calls else "")
-    role = "system" if message.role == "developer" else message.role  # templates lack developer
-    fields = {"role": role, "content": content}
-    if calls:
-        fields["tool_calls"] = calls
     reasoning = message.reasoning_content
-    more = {
+    optional = {
+        "tool_calls": calls or None,
         "name": message.name,
         "tool_call_id": message.tool_call_id,
         "reasoning_content": message.reasoning if reasoning is None else reasoning,
     }
-    fields.update({name: value for name, value in more.items() if value is not None})
-    return fields
+    role = "system" if message.role == "developer" else message.role  # templates lack developer
+    more = {name: value for name, value in optional.items() if value is not None}
+    return {"role": role, "content": content, **more}
 
 
-def template_variables(given: dict[str, Any], effort: Effort | None) -> dict[str, Any]:
+def template_variables(variables: dict[str, Any], effort: Effort | None) -> dict[str, Any]:
     """Return the variables of the chat template for a reasoning effort."""
     for name in RESERVED:
-        if name in given:
-            raise unfit("chat_template_kwargs", f"{name} cannot be set")
+        if name in variables:
+            raise invalid("chat_template_kwargs", f"{name} cannot be set")
     if effort is None:
-        return given
+        return variables
     if effort == "none":
-        return {"enable_thinking": False, **given}
-    return {"reasoning_effort": effort, **given}
+        return {"enable_thinking": False, **variables}
+    return {"reasoning_effort": effort, **variables}
 
 
 # ---- Answers ------------------------------------------------------------------------------------
 
 
-def _choice(answer: Written, index: int) -> dict[str, Any]:
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": None if answer.is_calls else answer.text,
-        "refusal": None,
-    }
+def _choice(answer: Answer, index: int) -> dict[str, Any]:
+    content = None if answer.is_calls else answer.text
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
     if answer.reasoning is not None:
         message["reasoning_content"] = answer.reasoning
     if answer.calls:
         message["tool_calls"] = [_call(each) for each in answer.calls]
-    choice = {
+    return {
         "index": index,
         "message": message,
         "logprobs": _logprobs(answer.logprobs),
         **answer.reasons,
+        **answer.named_probabilities,
     }
-    return {**choice, **named_probabilities(answer)}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
-    return {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    }
-
-
-def named_probabilities(answer: Written) -> dict[str, Any]:
-    """Return the extension field with the probabilities of labels or tools."""
-    if answer.probabilities is None:
-        return {}
-    return {"probabilities": {name or "": p for name, p in answer.probabilities.items()}}
+    function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _logprobs(entries: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
@@ -511,9 +455,9 @@ class _Deltas:
                 opened = {"name": step.name, "arguments": ""}
                 call = {"id": step.id, "type": "function", "function": opened}
             yield _delta({"tool_calls": [{"index": self._n_calls[index] - 1, **call}]})
-        elif isinstance(step, Written):
+        elif isinstance(step, Answer):
             ended = {"logprobs": _logprobs(step.unsent), **step.reasons}
-            yield _delta({}, **ended, **named_probabilities(step))
+            yield _delta({}, **ended, **step.named_probabilities)
 
 
 def _delta(delta: dict[str, Any], **more: Any) -> dict[str, Any]:

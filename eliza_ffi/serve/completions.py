@@ -1,8 +1,9 @@
-"""``/v1/completions``: text after a prompt, without a chat template."""
+"""``/v1/completions``: text after a prompt, without a chat template; ``/v1/embeddings``."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import codecs
 import math
 from collections.abc import Iterator, Sequence
@@ -17,21 +18,15 @@ from ..errors import InvalidArgumentError
 from ..session.requests import TextPiece, TokenLogprob, prompt_tokens
 from ..session.session import Session
 from .chat import ChatUsage
-from .endpoint import Answer, Endpoint, Running
-from .refusals import unfit
-from .text import ExactLabels, Step, Writing, Written, all_written, chunks, usage_of
+from .endpoint import Endpoint, HandlerResult, RequestContext
+from .http_error import invalid
+from .request_body import Body, NoEffect
+from .text import Answer, AnswerRequest, ExactLabels, Step, all_answers, chunks, usage_of
 from .text_fields import CompletionFields, check_stream_options
 
-__all__ = ["COMPLETIONS", "CompletionResponse", "Texts", "TokenIds"]
-
-DEFAULT_TOKENS = 16
-"""The default of `max_tokens`, as at OpenAI."""
-
-MOST_ANSWERS = 64
-"""The maximum number of answers to all prompts of a request."""
-
-MOST_TOP = 20
-"""The maximum of `logprobs`."""
+DEFAULT_TOKENS = 16  # of `max_tokens`, as at OpenAI
+MOST_ANSWERS = 64  # to all prompts of a request
+MOST_TOP = 20  # of `logprobs`
 
 
 def _kind_of_items(value: Any) -> str:
@@ -95,38 +90,38 @@ class CompletionResponse(TypedDict):
 
 @dataclass(frozen=True)
 class _Prompt:
-    """A prompt: its text and its tokens."""
+    """A prompt as it was sent, as text and as tokens."""
 
-    given: str | Sequence[int]
+    sent: str | Sequence[int]
     text: str
     tokens: Sequence[int]
 
-    def writing(self, writing: Writing) -> Writing:
-        """Return the request for an answer to this prompt."""
-        if isinstance(writing.limit, ExactLabels):
-            return replace(writing, prompt=self.given)  # as text, its last spaces join the label
-        return replace(writing, prompt=self.tokens)
+    def put_into(self, request: AnswerRequest) -> AnswerRequest:
+        """Return the request with this prompt."""
+        if isinstance(request.limit, ExactLabels):
+            return replace(request, prompt=self.sent)  # as text, its last spaces join the label
+        return replace(request, prompt=self.tokens)
 
 
-async def _complete(request: CompletionRequest, running: Running) -> Answer:
+async def _complete(request: CompletionRequest, context: RequestContext) -> HandlerResult:
     check_stream_options(request.stream_options, request.stream)
-    session = running.model.session
-    given = await session.helpers.run(_prompts, session, request)
+    session = context.model.session
+    distinct = await session.helpers.run(_prompts, session, request.prompt)
     n = request.n or 1
-    prompts = [prompt for prompt in given for _ in range(n)]  # of each answer
+    prompts = [prompt for prompt in distinct for _ in range(n)]  # of each answer
     if len(prompts) > MOST_ANSWERS:
-        raise unfit("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts)}")
-    plain = _writing(request)
-    head = running.head("cmpl", "text_completion")
-    scored = await _scored(request, running, given)
+        raise invalid("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts)}")
+    plain = _answer_request(request)
+    head = context.head("cmpl", "text_completion")
+    scored = await _scored(request, context, distinct)
     if request.max_tokens == 0:
-        answers = [Written("", "length", len(prompt.tokens), 0, 0) for prompt in prompts]
+        answers = [Answer("", "length", len(prompt.tokens), 0, 0) for prompt in prompts]
     else:
-        writings = [each for prompt in given for each in request.several(prompt.writing(plain))]
+        requests = [each for prompt in distinct for each in request.several(prompt.put_into(plain))]
         if request.stream:
             texts = _StreamedTexts([each.text if request.echo else "" for each in prompts])
-            return await chunks(running, writings, head, texts.of, n, request.with_usage)
-        answers = await all_written(running, writings)
+            return await chunks(context, requests, head, texts.of, n, request.with_usage)
+        answers = await all_answers(context, requests)
     if scored:
         answers = [
             replace(each, logprobs=(*scored[i // n], *(each.logprobs or ())))
@@ -140,42 +135,47 @@ async def _complete(request: CompletionRequest, running: Running) -> Answer:
 
 
 async def _scored(
-    request: CompletionRequest, running: Running, prompts: Sequence[_Prompt]
+    request: CompletionRequest, context: RequestContext, prompts: Sequence[_Prompt]
 ) -> list[tuple[TokenLogprob, ...]]:
     """Return the log-probabilities of the prompts' tokens, if they are part of the answer."""
     if not request.echo or request.logprobs is None:
         return []
-    score = partial(running.model.prompt_logprobs, top=request.logprobs, wait=running.deadline.left)
+    score = partial(
+        context.model.prompt_logprobs, top=request.logprobs, timeout=context.deadline.left
+    )
     return await asyncio.gather(*(score(prompt.tokens) for prompt in prompts))
 
 
-def _prompts(session: Session, request: CompletionRequest) -> list[_Prompt]:
-    given = request.prompt
-    listed: Any = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+def _listed(texts: Any) -> list[str | list[int]]:
+    """Return one or several strings, or lists of token ids, as a list."""
+    return [texts] if isinstance(texts, str) or isinstance(texts[0], int) else texts
+
+
+def _prompts(session: Session, sent: Any) -> list[_Prompt]:
     prompts = []
-    for each in listed:
+    for each in _listed(sent):
         try:
             tokens = [int(token) for token in prompt_tokens(session, each)]
             text = each if isinstance(each, str) else session.detokenize(tokens, True)
         except InvalidArgumentError as error:
-            raise unfit("prompt", str(error)) from error
+            raise invalid("prompt", str(error)) from error
         prompts.append(_Prompt(each, text, tokens))
     return prompts
 
 
-def _writing(request: CompletionRequest) -> Writing:
+def _answer_request(request: CompletionRequest) -> AnswerRequest:
     limit = request.limit()
     has_logprobs = request.logprobs is not None
     if request.max_tokens == 0 and not request.echo:
-        raise unfit("max_tokens", "expected at least 1 without echo, got 0")
+        raise invalid("max_tokens", "expected at least 1 without echo, got 0")
     if has_logprobs and isinstance(limit, ExactLabels):
-        raise unfit("logprobs", "not supported with exact choices, which have `probabilities`")
+        raise invalid("logprobs", "not supported with exact choices, which have `probabilities`")
     if has_logprobs and request.echo and request.stream:
-        raise unfit("stream", "not supported together with echo and logprobs")
+        raise invalid("stream", "not supported together with echo and logprobs")
     if request.max_tokens == 0 and request.stream:
-        raise unfit("stream", "not supported with max_tokens 0")
+        raise invalid("stream", "not supported with max_tokens 0")
     default = 0 if limit is not None else DEFAULT_TOKENS
-    return Writing(
+    return AnswerRequest(
         (),
         max_tokens=default if request.max_tokens is None else request.max_tokens,
         sampling=request.sampling(1.0 if limit is None else 0.0),
@@ -186,25 +186,17 @@ def _writing(request: CompletionRequest) -> Writing:
     )
 
 
-def _choice(text: str, answer: Written) -> dict[str, Any]:
-    choice = {
+def _choice(text: str, answer: Answer) -> dict[str, Any]:
+    return {
         "text": text,
         "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs, _Offsets()),
         **answer.reasons,
+        **answer.named_probabilities,
     }
-    if answer.probabilities is None:
-        return choice
-    return {**choice, "probabilities": answer.probabilities}
 
 
 class _Offsets:
-    """Finds where tokens begin in the text of one answer.
-
-    Parameters
-    ----------
-    begin
-        Where the first token begins, in characters.
-    """
+    """Finds where tokens begin in the text of one answer, in characters."""
 
     def __init__(self, begin: int = 0) -> None:
         self._n_chars = begin
@@ -253,13 +245,7 @@ def _name(entry: TokenLogprob) -> str:
 
 
 class _StreamedTexts:
-    """Writes the choices of the chunks of a stream.
-
-    Parameters
-    ----------
-    beginnings
-        The text at the beginning of each answer.
-    """
+    """Writes the choices of the chunks of a stream; each answer has a text at its beginning."""
 
     def __init__(self, beginnings: list[str]) -> None:
         self._beginnings = beginnings
@@ -271,7 +257,7 @@ class _StreamedTexts:
         self._beginnings[index] = ""
         choice: dict[str, Any] = {"text": text, "logprobs": None, "finish_reason": None}
         logged = step.logprobs if isinstance(step, TextPiece) else None
-        if isinstance(step, Written):
+        if isinstance(step, Answer):
             choice, logged = _choice(text, step), step.unsent
         if logged is not None:
             choice["logprobs"] = _logprobs(logged, self._offsets[index])
@@ -287,3 +273,82 @@ COMPLETIONS = Endpoint(
     input_name="prompt",
 )
 """OpenAI's completions."""
+
+# ---- Embeddings --------------------------------------------------------------------------------
+
+
+class EmbeddingsRequest(Body):
+    input: Texts
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    user: NoEffect
+
+
+class Embedding(TypedDict):
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(TypedDict):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(TypedDict):
+    object: Literal["list"]
+    model: str
+    data: list[Embedding]
+    usage: EmbeddingUsage
+
+
+async def _embed(request: EmbeddingsRequest, context: RequestContext) -> dict[str, Any]:
+    session = context.model.session
+    try:
+        texts, n_tokens = await session.helpers.run(_texts, session, request.input)
+        vectors = await context.deadline.before_end(context.model.embed(texts))
+    except InvalidArgumentError as error:
+        raise invalid("input", str(error)) from error
+    context.metrics.count_tokens(n_tokens, 0)
+    is_packed = request.encoding_format == "base64"
+    embeddings = [
+        base64.b64encode(each.astype("<f4").tobytes()).decode() if is_packed else each.tolist()
+        for each in vectors
+    ]
+    return {
+        "object": "list",
+        "model": context.settings.name,
+        "data": [
+            {"object": "embedding", "index": index, "embedding": each}
+            for index, each in enumerate(embeddings)
+        ],
+        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+    }
+
+
+def _texts(session: Session, sent: Any) -> tuple[list[str], int]:
+    """Return the strings of an input, and the number of their tokens."""
+    texts, n_tokens = [], 0
+    for each in _listed(sent):
+        text = each if isinstance(each, str) else session.detokenize(each)
+        tokens = session.tokenize(text, True)  # with the tokens that the model adds
+        if not isinstance(each, str) and each not in (tokens, session.tokenize(text)):
+            raise InvalidArgumentError(
+                f"the token ids do not match the tokens of their string {text[:80]!r}; "
+                "send the string"
+            )
+        texts.append(text)
+        n_tokens += len(tokens)
+    return texts, n_tokens
+
+
+EMBEDDINGS = Endpoint(
+    "/v1/embeddings",
+    EmbeddingsRequest,
+    _embed,
+    EmbeddingsResponse,
+    summary="Compute the embeddings of strings",
+    input_name="input",
+    embeds=True,
+)
+"""OpenAI's embeddings."""

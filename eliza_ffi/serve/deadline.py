@@ -9,21 +9,13 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from .refusals import Refusal
-
-__all__ = ["Deadline", "while_wanted"]
+from .http_error import HTTPError
 
 T = TypeVar("T")
 
 
 class Deadline:
-    """The time at which a request is cancelled.
-
-    Parameters
-    ----------
-    seconds
-        The time from now to the deadline.
-    """
+    """The time at which a request is cancelled, in seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -34,10 +26,10 @@ class Deadline:
         """Seconds until the deadline, 0 or more."""
         return max(0.0, self._end - asyncio.get_running_loop().time())
 
-    def passed(self) -> Refusal:
+    def passed(self) -> HTTPError:
         """Return the error for a request that missed the deadline."""
         # The header tells OpenAI's clients not to retry. The same request would be too slow again.
-        return Refusal(
+        return HTTPError(
             504,
             f"the request was not answered within the deadline of {self._seconds:g} s",
             "deadline_exceeded",
@@ -45,13 +37,7 @@ class Deadline:
         )
 
     async def before_end(self, step: Awaitable[T]) -> T:
-        """Await `step`; cancel it when the deadline passes.
-
-        Raises
-        ------
-        Refusal
-            If the deadline has passed.
-        """
+        """Await `step`; cancel it and raise an HTTPError when the deadline passes."""
         try:
             return await asyncio.wait_for(step, self.left)
         except asyncio.TimeoutError:
@@ -61,19 +47,8 @@ class Deadline:
 async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline: Deadline) -> T:
     """Run `work` to its end, or cancel it when the deadline passes or the client disconnects.
 
-    After a cancellation, the exception is raised only after `work` has ended.
-
-    Parameters
-    ----------
-    receive
-        The request's ASGI `receive`. The request's body must have been read.
-
-    Raises
-    ------
-    Refusal
-        If the deadline has passed.
-    ClientDisconnect
-        If the client has disconnected.
+    The HTTPError or ClientDisconnect is raised only after `work` has ended. The body of the request
+    must have been read with `receive`.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_gone(receive))
@@ -85,11 +60,17 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline:
             return working.result()
         raise ClientDisconnect if leaving.done() else deadline.passed()
     finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.wait((working, leaving))
-        if not working.cancelled():
-            working.exception()  # retrieved, so that asyncio does not log it
+        await cancelled(working, leaving)
+
+
+async def cancelled(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not log it
 
 
 async def _gone(receive: Receive) -> None:

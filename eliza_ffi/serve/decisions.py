@@ -6,66 +6,41 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    Tag,
-    ValidationInfo,
-    WrapValidator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, Tag, ValidationInfo, WrapValidator
 from typing_extensions import NotRequired, TypedDict
 
 from ..decisions.answers import Decision, decisions_answer, name_of, systemone_answer
 from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import MAX_OPTIONS
 from ..errors import ElizaError, InvalidArgumentError
-from .endpoint import Endpoint, Running, refusal_for
-from .fields import BY_TYPE, Body, NoEffect, StringOrArray, by_kind
-from .questions import Questions, SystemoneQuestions, read_questions, without_default
-from .refusals import SYSTEMONE_PATH, Refusal, unfit
+from .endpoint import Endpoint, RequestContext
+from .http_error import SYSTEMONE_PATH, HTTPError, invalid
+from .questions import NONE, Questions, SystemoneQuestions, read_questions, without_default
+from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, by_kind
 from .settings import QuestionSet, ServeSettings
 
-__all__ = [
-    "BATCH",
-    "DECISIONS",
-    "EXTRAS",
-    "SYSTEMONE",
-    "DecisionsResponse",
-    "FunctionCallItem",
-    "Item",
-    "RefusalPart",
-    "SystemoneResponse",
-    "TextPart",
-    "TokenUsage",
-    "token_usage",
-    "with_type",
-]
-
 Extra: TypeAlias = Literal["allowed_probability", "prompts", "timings"]
-
-EXTRAS: tuple[Extra, ...] = ("allowed_probability", "prompts", "timings")
 """Additional fields of an answer, which a request names in `include`."""
 
 
 def _read_input(status: int) -> WrapValidator:
     """Check an input, but keep its JSON. Images, sound and files get the given status."""
 
-    def read(given: Any, check: Callable[[Any], Any], field: ValidationInfo) -> Any:
-        if given is not None:
+    def read(input: Any, check: Callable[[Any], Any], field: ValidationInfo) -> Any:
+        if input is not None:
             try:
-                input_text(given)
+                input_text(input)
             except InvalidArgumentError as error:
                 raise _media(status, str(error), field) from None
-        check(given)
-        return as_one_input(given)
+        check(input)
+        return as_one_input(input)
 
     return WrapValidator(read)
 
 
-def _media(status: int, message: str, field: ValidationInfo) -> Refusal:
+def _media(status: int, message: str, field: ValidationInfo) -> HTTPError:
     code = "not_supported" if status == 501 else "invalid_value"
-    return Refusal(status, message, code, field.field_name)
+    return HTTPError(status, message, code, field.field_name)
 
 
 _ABOUT = (
@@ -75,12 +50,7 @@ _ABOUT = (
     f"at most {MAX_OPTIONS} options, including `none`; a score, one of `levels` and `criteria`."
 )
 _LABELS = "Every label of a question of the type `labels` counts as a question."
-
-_NONE: Any = None  # not a value of the field: null is an error
-
-
-MAX_INPUTS = 1000
-"""The maximum number of inputs in a batch."""
+MAX_INPUTS = 1000  # of a batch
 
 
 class _Asking(Body):
@@ -123,12 +93,15 @@ class Item(Body):
     status: NoEffect
 
 
-class MessageItem(Item):
+class Message(Item):
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
+    phase: NoEffect
+
+
+class MessageItem(Message):
     content: Content
     tool_calls: list[dict[str, Any]] | None = None
-    phase: NoEffect
 
 
 class FunctionCallItem(Item):
@@ -183,7 +156,7 @@ class _DecisionsAsking(_Asking):
         Questions,
         Field(description=f"{_ABOUT} {_LABELS}", json_schema_extra=without_default),
         WrapValidator(read_questions),
-    ] = _NONE
+    ] = NONE
 
 
 class BatchRequest(_DecisionsAsking):
@@ -200,19 +173,16 @@ class DecisionsRequest(_DecisionsAsking):
 # ---- The request of /v1/systemone ---------------------------------------------------------------
 
 
-def _no_media(given: Any, field: ValidationInfo) -> Any:
-    if isinstance(given, list) and given:
+def _no_media(value: Any, field: ValidationInfo) -> Any:
+    if isinstance(value, list) and value:
         raise _media(501, f"{field.field_name}: only text is supported", field)
-    return given
+    return value
 
 
 NoMedia: TypeAlias = Annotated[
     list[Any],
     BeforeValidator(_no_media),
-    Field(
-        max_length=0,
-        description="must be empty: images and files are answered with status 501",
-    ),
+    Field(max_length=0, description="must be empty: images and files are answered with status 501"),
 ]
 
 
@@ -234,7 +204,7 @@ class SystemoneRequest(_Asking):
         SystemoneQuestions,
         Field(description=_ABOUT, json_schema_extra=without_default),
         WrapValidator(read_questions),
-    ] = _NONE
+    ] = NONE
     images: NoMedia | None = None
     files: NoMedia | None = None
 
@@ -360,36 +330,42 @@ class SystemoneResponse(_Decided):
 # ---- Handlers -----------------------------------------------------------------------------------
 
 
-async def _decisions(request: DecisionsRequest, running: Running) -> dict[str, Any]:
-    return await _answered(request, request.input, running)
+async def _decisions(request: DecisionsRequest, context: RequestContext) -> dict[str, Any]:
+    return await _answered(request, request.input, context)
 
 
-async def _answered(request: _DecisionsAsking, given: Any, running: Running) -> dict[str, Any]:
-    decision, more = await _decide(request, given, running)
+async def _answered(
+    request: _DecisionsAsking, input: Any, context: RequestContext
+) -> dict[str, Any]:
+    decision, more = await _decide(request, input, context)
     answers = [decisions_answer(answer) for answer in decision.answers]
-    counts = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
-    return {"answers": answers, "usage": counts, **more}
+    usage = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
+    return {"answers": answers, "usage": usage, **more}
 
 
-async def _batch(request: BatchRequest, running: Running) -> AsyncGenerator[dict[str, Any], None]:
+async def _batch(
+    request: BatchRequest, context: RequestContext
+) -> AsyncGenerator[dict[str, Any], None]:
     """Answer the questions about each input; yield the answers as they are ready."""
-    _asked_set(request, running.settings)  # an error has its own status before the first line
-    return _each(request, running)
+    _asked_set(request, context.settings)  # an error has its own status before the first line
+    return _each(request, context)
 
 
-async def _each(request: BatchRequest, running: Running) -> AsyncGenerator[dict[str, Any], None]:
+async def _each(
+    request: BatchRequest, context: RequestContext
+) -> AsyncGenerator[dict[str, Any], None]:
     # One more decision than the model runs at the same time: its prompt is prepared meanwhile.
-    places = asyncio.Semaphore(running.model.session.decisions_at_once(None) + 1)
+    slots = asyncio.Semaphore(context.model.session.decisions_at_once(None) + 1)
 
-    async def answered(index: int, given: Any) -> dict[str, Any]:
-        async with places:
+    async def answered(index: int, input: Any) -> dict[str, Any]:
+        async with slots:
             try:
-                return {"index": index, **await _answered(request, given, running)}
+                return {"index": index, **await _answered(request, input, context)}
             except ElizaError as error:
-                refusal = refusal_for(error, running)
-                if refusal is None:
+                http_error = context.http_error(error)
+                if http_error is None:
                     raise
-                return {"index": index, **refusal.body()}
+                return {"index": index, **http_error.body()}
 
     tasks = [asyncio.ensure_future(answered(*each)) for each in enumerate(request.inputs)]
     try:
@@ -401,37 +377,37 @@ async def _each(request: BatchRequest, running: Running) -> AsyncGenerator[dict[
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, Any]:
+async def _systemone(request: SystemoneRequest, context: RequestContext) -> dict[str, Any]:
     try:
-        decision, more = await _decide(request, request.state, running)
+        decision, more = await _decide(request, request.state, context)
     except InvalidArgumentError as error:
         if error.argument != "input" or request.state is not None:
             raise
         expected = "expected a string, an object or an array for this model"
-        raise unfit("state", f"{expected}, got null") from error
+        raise invalid("state", f"{expected}, got null") from error
     answers = {
         name_of(answer.name, i): systemone_answer(answer)
         for i, answer in enumerate(decision.answers)
     }
-    counts = {"input_tokens": decision.usage.input_tokens, "output_tokens": 0}
-    return {"answers": answers, "usage": counts, **more}
+    usage = {"input_tokens": decision.usage.input_tokens, "output_tokens": 0}
+    return {"answers": answers, "usage": usage, **more}
 
 
 async def _decide(
-    request: _DecisionsAsking | SystemoneRequest, given: Any, running: Running
+    request: _DecisionsAsking | SystemoneRequest, input: Any, context: RequestContext
 ) -> tuple[Decision, dict[str, Any]]:
     """Answer the questions of a request; return also the other fields of the response."""
     include = request.include or ()
-    asked = _asked_set(request, running.settings)
+    asked = _asked_set(request, context.settings)
     questions: Any = asked.questions
-    decision = await running.model.decide(
-        given,
+    decision = await context.model.decide(
+        input,
         questions,
         **asked.asking,
         allowed_probability="allowed_probability" in include,
-        wait=running.deadline.left,
+        timeout=context.deadline.left,
     )
-    running.metrics.count_decision(questions, decision)
+    context.metrics.count_decision(questions, decision)
     if asked.recent is not None:
         asked.recent.add(decision)
     more: dict[str, Any] = {"model": asked.name}
@@ -443,10 +419,10 @@ async def _decide(
         more["timings"] = {
             "forward_passes": decision.usage.forward_passes,
             "decision_ms": round(decision.usage.seconds * 1e3, 3),
-            "queue_ms": round(running.waited * 1e3, 3),
+            "queue_ms": round(context.waited * 1e3, 3),
         }
     if "prompts" in include:
-        more["prompts"] = await running.model.decision_prompts(given, questions, **asked.asking)
+        more["prompts"] = await context.model.decision_prompts(input, questions, **asked.asking)
     return decision, more
 
 
@@ -457,13 +433,13 @@ def _asked_set(
     known = settings.sets.get(request.model or "")
     if request.questions is not None:
         if known is not None:
-            raise unfit("questions", f"the set {known.name!r} has its own; leave them out")
+            raise invalid("questions", f"the set {known.name!r} has its own; leave them out")
         questions: Any = request.questions  # read_questions has read them
         return QuestionSet(settings.name, questions, settings.asking)
     if known is None:
         names = ", ".join(map(repr, settings.sets))
         choose = f", or `model` must name a set of questions: {names}" if names else ""
-        raise unfit("questions", f"this field is missing{choose}")
+        raise invalid("questions", f"this field is missing{choose}")
     return known
 
 

@@ -29,37 +29,23 @@ from ..errors import (
     NotSupportedError,
 )
 from .admission import Admission
-from .bodies import json_object, read_body
-from .fields import MAX_NAME_LENGTH, Body, read_fields
+from .deadline import Deadline, cancelled, while_wanted
+from .http_error import HTTPError, failure, invalid
 from .metrics import CLIENT_GONE, ServeMetrics
-from .patience import Deadline, while_wanted
-from .refusals import FAILED, Refusal, unfit
+from .request_body import MAX_NAME_LENGTH, Body, json_object, read_body, read_fields
 from .settings import ServeSettings
-
-__all__ = [
-    "Answer",
-    "Endpoint",
-    "EndpointApp",
-    "Running",
-    "Serving",
-    "context_full",
-    "refusal_for",
-]
 
 B = TypeVar("B", bound=Body)
 
-Answer: TypeAlias = "dict[str, Any] | AsyncGenerator[dict[str, Any], None]"
-"""The answer of a handler: the JSON of a response, or of each event of a stream."""
+HandlerResult: TypeAlias = "dict[str, Any] | AsyncGenerator[dict[str, Any], None]"
+"""What a handler returns: the JSON of a response, or of each event of a stream."""
 
-LONG_BODY = 2**15
-"""Bodies of this many bytes or more are parsed in a thread, so as not to delay other requests."""
+LONG_BODY = 2**15  # bytes; longer bodies are parsed in a thread, so as not to delay other requests
+MOST_IGNORED = 20  # names in the header x-ignored-fields
 
 FIRST_EVENT_SECONDS = 0.5
 """A stream waits this long for its first event before it sends the head, so that an error of the
 library still gets its own status."""
-
-MOST_IGNORED = 20
-"""The maximum number of names in the header ``x-ignored-fields``."""
 
 COMMENT_SECONDS = 15.0
 """The time after which a silent stream sends a comment. Many proxies close a connection that is
@@ -67,54 +53,28 @@ silent for a minute."""
 
 
 @dataclass(frozen=True)
-class Serving:
-    """The parts of a server that all endpoints share.
-
-    Attributes
-    ----------
-    fingerprint : str
-        The versions of llama.cpp and of this package.
-    generates : bool
-        Whether the model can generate text; False = it can only compute embeddings.
-    n_ctx : callable
-        Returns the length of the context in tokens; 0 = not known before the first request.
-    """
+class ServerState:
+    """The parts of a server that all endpoints share."""
 
     model: AsyncModel
     settings: ServeSettings
     admission: Admission
     metrics: ServeMetrics
-    fingerprint: str
-    generates: bool
-    n_ctx: Callable[[], int]
+    fingerprint: str  # the versions of llama.cpp and of this package
+    generates: bool  # False = the model can only compute embeddings
+    n_ctx: Callable[[], int]  # the length of the context; 0 = not known before the first request
 
 
 @dataclass(frozen=True)
-class Running(Serving):
-    """One running request: what its handler needs besides the body.
-
-    Attributes
-    ----------
-    waited : float
-        The seconds that the request waited in the queue.
-    input_name : str
-        As in `Endpoint`.
-    """
+class RequestContext(ServerState):
+    """One running request: what its handler needs besides the body."""
 
     deadline: Deadline
-    waited: float
-    input_name: str
+    waited: float  # seconds in the queue
+    input_name: str  # as in `Endpoint`
 
     def head(self, prefix: str, kind: str) -> dict[str, Any]:
-        """Return the fields at the beginning of a completion or of its chunks.
-
-        Parameters
-        ----------
-        prefix
-            The beginning of the id.
-        kind
-            The value of the field ``object``.
-        """
+        """Return the first fields of a completion or of its chunks."""
         return {
             "id": f"{prefix}-{uuid.uuid4().hex}",
             "object": kind,
@@ -123,66 +83,73 @@ class Running(Serving):
             "system_fingerprint": self.fingerprint,
         }
 
+    def http_error(self, error: ElizaError) -> HTTPError | None:
+        """Return the response for an error of the model; None = it is a failure of the server."""
+        if isinstance(error, ContextFullError):
+            if not self.deadline.left:  # it might have fitted once other requests freed the context
+                return self.deadline.passed()
+            return self.context_full("the request does not fit")
+        if isinstance(error, InvalidAnswerError):
+            return HTTPError(422, str(error), "invalid_answer")
+        if isinstance(error, NoChatTemplateError):  # its message has the name of the file
+            message = f"{self.input_name}: the model has no chat template; use /v1/completions"
+            return HTTPError(400, message, "no_chat_template", self.input_name)
+        if isinstance(error, InvalidArgumentError):
+            if error.argument in ("input", "messages", "prompt"):
+                return invalid(self.input_name, str(error))
+            return HTTPError(400, str(error), "invalid_value")
+        if isinstance(error, NotSupportedError):
+            return HTTPError(501, str(error), "not_supported")
+        return self.deadline.passed() if isinstance(error, BusyError) else None
+
+    def context_full(self, problem: str) -> HTTPError:
+        """Return the error for a request that needs more tokens than the context has."""
+        name, n_ctx = self.input_name, self.n_ctx()
+        context = f"the context of {n_ctx} tokens" if n_ctx else "the context"
+        return HTTPError(400, f"{name}: {problem} {context}", "context_length_exceeded", name)
+
 
 @dataclass(frozen=True)
 class Endpoint(Generic[B]):
     """A path that answers JSON requests.
 
-    Attributes
-    ----------
-    kind : type
-        The model of the request's body.
-    answer : callable
-        The handler. Before it returns a stream, it finds all errors that it can find without the
-        model, because they get a status of their own only before the stream begins.
-    response : type
-        The type of the response's JSON, for the OpenAPI document.
-    summary : str
-        What the endpoint does, for the OpenAPI document.
-    input_name : str
-        The field that the error names if the input does not fit into the context.
-    decides : bool
-        Whether the handler makes decisions, of which few run at the same time on a CPU.
-    embeds : bool
-        Whether the endpoint needs only embeddings.
-    named_events : bool
-        Whether each event of a stream is named after its field ``type`` and numbered, as in
-        ``/v1/responses``. Otherwise the stream ends with ``[DONE]``, as in
-        ``/v1/chat/completions``.
-    lines : bool
-        Whether a stream consists of JSON Lines, not of server-sent events.
+    Before the handler returns a stream, it finds all errors that it can find without the model,
+    because they get a status of their own only before the stream begins. Each event of a stream is
+    named after its field ``type`` and numbered, as in ``/v1/responses``, or the stream ends with
+    ``[DONE]``, as in ``/v1/chat/completions``, or it consists of JSON Lines.
     """
 
     path: str
-    kind: type[B]
-    answer: Callable[[B, Running], Awaitable[Answer]]
-    response: Any
+    kind: type[B]  # of the request's body
+    answer: Callable[[B, RequestContext], Awaitable[HandlerResult]]
+    response: Any  # the type of the response's JSON, for the OpenAPI document
     summary: str
-    input_name: str
-    decides: bool = False
-    embeds: bool = False
+    input_name: str  # the field that the error names if the input does not fit into the context
+    decides: bool = False  # a CPU runs few decisions at the same time
+    embeds: bool = False  # needs only embeddings
     named_events: bool = False
     lines: bool = False
 
+    @property
+    def can_stream(self) -> bool:
+        """Whether requests can ask for a stream."""
+        return "stream" in self.kind.model_fields
+
 
 class EndpointApp:
-    """The ASGI application of an endpoint.
+    """The ASGI application of an endpoint. Starlette would not treat a function as one."""
 
-    This is a class because Starlette calls an object as an ASGI application, but would pass a
-    request to a function.
-    """
-
-    def __init__(self, endpoint: Endpoint[Any], serving: Serving) -> None:
+    def __init__(self, endpoint: Endpoint[Any], state: ServerState) -> None:
         self._endpoint = endpoint
-        self._serving = serving
+        self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        deadline = Deadline(self._serving.settings.deadline)
+        deadline = Deadline(self._state.settings.deadline)
         sender = _Sender(scope, receive, send, self._endpoint)
         try:
-            if not (self._serving.generates or self._endpoint.embeds):
+            if not (self._state.generates or self._endpoint.embeds):
                 message = "the model cannot generate text; use /v1/embeddings"
-                raise Refusal(501, message, "not_supported")
+                raise HTTPError(501, message, "not_supported")
             body = await deadline.before_end(read_body(Request(scope, receive)))
             async with sender.with_comments(partial(self._streams, body)):
                 await while_wanted(self._respond(body, deadline, sender), receive, deadline)
@@ -192,40 +159,40 @@ class EndpointApp:
         except Exception as error:
             if sender.has_begun:
                 await sender.end_with(error)
-            if not (sender.has_begun and isinstance(error, Refusal)):
+            if not (sender.has_begun and isinstance(error, HTTPError)):
                 raise  # a failure, which the guard logs
 
     async def _streams(self, body: bytes) -> bool:
         """Return whether the answer to a request will be a stream."""
-        if "stream" not in self._endpoint.kind.model_fields:
+        if not self._endpoint.can_stream:
             return False
         try:
             request = await _read(self._endpoint.kind, body)
-        except Refusal:  # _respond will raise it, too
+        except HTTPError:  # _respond will raise it, too
             return False
         return bool(request.stream)
 
-    async def _respond(self, body: bytes, deadline: Deadline, send: _Sender) -> None:
-        """Wait for a place, run the handler, and send its answer."""
-        endpoint, serving = self._endpoint, self._serving
-        async with serving.admission.place(endpoint.decides) as waited:
-            serving.metrics.count_wait(waited)
-            running = Running(
-                **vars(serving), deadline=deadline, waited=waited, input_name=endpoint.input_name
+    async def _respond(self, body: bytes, deadline: Deadline, sender: _Sender) -> None:
+        """Wait in the queue, run the handler, and send its answer."""
+        endpoint, state = self._endpoint, self._state
+        async with state.admission.place(endpoint.decides) as waited:
+            state.metrics.count_wait(waited)
+            context = RequestContext(
+                **vars(state), deadline=deadline, waited=waited, input_name=endpoint.input_name
             )
             try:
                 request = await _read(endpoint.kind, body)
-                answer = await endpoint.answer(request, running)
+                answer = await endpoint.answer(request, context)
                 if not isinstance(answer, dict):
-                    await send.stream(answer)
+                    await sender.stream(answer)
                     return
             except ElizaError as error:
-                refusal = refusal_for(error, running)
-                if refusal is None:
+                http_error = context.http_error(error)
+                if http_error is None:
                     raise
-                raise refusal from error
+                raise http_error from error
         headers = _ignored(request)
-        await send.response(Response(to_json(answer), 200, headers, "application/json"))
+        await sender.response(Response(to_json(answer), 200, headers, "application/json"))
 
 
 async def _read(kind: type[B], body: bytes) -> B:
@@ -242,43 +209,8 @@ def _ignored(request: Body) -> dict[str, str]:
     return {"x-ignored-fields": names} if names else {}
 
 
-def refusal_for(error: ElizaError, running: Running) -> Refusal | None:
-    """Return the response for an error; None = it is a failure of the server."""
-    deadline, input_name = running.deadline, running.input_name
-    if isinstance(error, ContextFullError):
-        if not deadline.left:  # it might have fitted once other requests freed the context
-            return deadline.passed()
-        return context_full(running, "the request does not fit")
-    if isinstance(error, InvalidAnswerError):
-        return Refusal(422, str(error), "invalid_answer")
-    if isinstance(error, NoChatTemplateError):  # its message has the name of the file
-        message = f"{input_name}: the model has no chat template; use /v1/completions"
-        return Refusal(400, message, "no_chat_template", input_name)
-    if isinstance(error, InvalidArgumentError):
-        if error.argument in ("input", "messages", "prompt"):
-            return unfit(input_name, str(error))
-        return Refusal(400, str(error), "invalid_value")
-    if isinstance(error, NotSupportedError):
-        return Refusal(501, str(error), "not_supported")
-    return deadline.passed() if isinstance(error, BusyError) else None
-
-
-def context_full(running: Running, problem: str) -> Refusal:
-    """Return the error for a request that needs more tokens than the context has."""
-    n_ctx = running.n_ctx()
-    context = f"the context of {n_ctx} tokens" if n_ctx else "the context"
-    name = running.input_name
-    return Refusal(400, f"{name}: {problem} {context}", "context_length_exceeded", name)
-
-
 class _Sender:
-    """Sends the response of one request.
-
-    Attributes
-    ----------
-    has_begun : bool
-        Whether a stream has begun, so that no status can be sent any more.
-    """
+    """Sends the response of one request."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, endpoint: Endpoint[Any]) -> None:
         self._scope, self._receive, self._send = scope, receive, send
@@ -286,7 +218,7 @@ class _Sender:
         self._n_sent = 0
         self._beginning = asyncio.Lock()
         self._last_time = time.monotonic()
-        self.has_begun = False
+        self.has_begun = False  # the head of a stream was sent, so no other status can be sent
 
     async def response(self, response: Response) -> None:
         await response(self._scope, self._receive, self._send)
@@ -302,10 +234,7 @@ class _Sender:
         try:
             yield
         finally:
-            commenting.cancel()
-            await asyncio.wait((commenting,))
-            if not commenting.cancelled():
-                commenting.exception()  # retrieved, so that asyncio does not log it
+            await cancelled(commenting)
 
     async def _comment(self, streams: Callable[[], Awaitable[bool]]) -> None:
         while not self._lines:  # JSON Lines have no comments
@@ -315,46 +244,36 @@ class _Sender:
                 continue
             if not self.has_begun and not await streams():
                 return
-            await self._begin()
             await self._part(b": waiting\n\n")
 
     async def stream(self, events: AsyncGenerator[dict[str, Any], None]) -> None:
         """Send events; the head is sent before the first event if that does not come soon."""
-        async with aclosing(events):
-            first = asyncio.ensure_future(anext(events, None))
-            try:
-                await asyncio.wait((first,), timeout=FIRST_EVENT_SECONDS)
-                if not first.done():
-                    await self._begin()
-                event = await first
-            finally:
-                first.cancel()
-                await asyncio.wait((first,))  # before the events are closed
-            await self._begin()
-            if event is not None:
-                await self._event(event)
-            async for event in events:
-                await self._event(event)
+        beginning = asyncio.ensure_future(self._begin(FIRST_EVENT_SECONDS))
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    await self._event(event)
+        finally:
+            await cancelled(beginning)
         has_done = not (self._named_events or self._lines)
         await self._part(b"data: [DONE]\n\n" if has_done else b"", is_last=True)
 
     async def end_with(self, error: Exception) -> None:
         """End a stream with an event for an error."""
-        if not isinstance(error, Refusal):
-            error = Refusal(500, FAILED, "internal_error")
-        body = error.body()
+        body = (error if isinstance(error, HTTPError) else failure()).body()
         await self._event({**body["error"], "type": "error"} if self._named_events else body)
         await self._part(b"", is_last=True)
 
-    async def _begin(self) -> None:
-        """Send the head, unless it was sent."""
+    async def _begin(self, seconds: float = 0.0) -> None:
+        """Wait, and send the head, unless it was sent."""
+        await asyncio.sleep(seconds)
         async with self._beginning:
             if not self.has_begun:
-                self.has_begun = True
                 kind = b"application/jsonl" if self._lines else b"text/event-stream; charset=utf-8"
                 headers = [(b"content-type", kind)]
                 start = {"type": "http.response.start", "status": 200, "headers": headers}
                 await self._send(start)
+                self.has_begun = True
 
     async def _event(self, event: dict[str, Any]) -> None:
         """Send an event as a server-sent event, or as a line."""
@@ -369,5 +288,7 @@ class _Sender:
         await self._part(part)
 
     async def _part(self, body: bytes, is_last: bool = False) -> None:
+        if not self.has_begun:
+            await self._begin()
         self._last_time = time.monotonic()
         await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})

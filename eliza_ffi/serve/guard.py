@@ -1,4 +1,4 @@
-"""Check keys, hosts and origins, and add the headers that restrict what browsers may do."""
+"""Check keys, hosts and origins, add headers that restrict browsers, and count requests."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import hmac
 import logging
 import time
 import uuid
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .hosts import host_of, is_address
+from .http_error import HTTPError
 from .metrics import CLIENT_GONE
-from .refusals import Refusal
-from .settings import ServeSettings
-
-__all__ = ["OPEN_PATHS", "Guard"]
+from .settings import ServeSettings, is_address
 
 OPEN_PATHS = ("/", "/health")
 """Paths that need no key. Their responses reveal nothing about the model."""
@@ -50,10 +48,18 @@ class Guard:
     page have the attacker's host name in their Host header, and are rejected because of that name.
     An IP address in the Host header is safe, because the page itself must have come from that
     address. If a key is required, the check is not needed, because the attacker's page has no key.
+
+    `count` is called with the path, the status and the seconds of every request.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServeSettings,
+        count: Callable[[str, int, float], None] = lambda *_: None,
+    ) -> None:
         self._app = app
+        self._count = count
         self._keys = [key.encode() for key in settings.keys]
         self._logs_requests = settings.logs_requests
         self._origins = frozenset(settings.cors_origins)
@@ -94,44 +100,45 @@ class Guard:
             else:
                 self._check_key(scope["path"], headers)
                 app = self._app
-        except Refusal as refusal:
-            app = refusal.response(scope["path"])
+        except HTTPError as error:
+            app = error.response(scope["path"])
         try:
             await app(scope, receive, send_guarded)
         except Exception:  # status 500 was sent, unless the response had begun
             logger.exception("request %s failed: %s %r", request_id, scope["method"], scope["path"])
         finally:
+            seconds = time.perf_counter() - begin
+            self._count(scope["path"], status, seconds)
             if self._logs_requests:
-                ms = (time.perf_counter() - begin) * 1e3
-                found = request_id, scope["method"], scope["path"], status, ms
+                found = request_id, scope["method"], scope["path"], status, seconds * 1e3
                 logger.info("request %s: %s %r, status %d, %.1f ms", *found)
 
     def _check_browser(self, headers: Headers, origin: str | None) -> None:
         host = headers.get("host", "")
-        name = host_of(host)
+        name = (_split(f"//{host}").hostname or "").removesuffix(".")
         if self._hosts is not None and name not in self._hosts and not is_address(name):
-            raise Refusal(
+            raise HTTPError(
                 421,
                 f"the host {host!r} is not allowed; allow it with the option --allowed-host",
                 "wrong_host",
             )
-        is_own = origin is not None and _place(origin) == host.lower()
-        if origin is not None and not is_own and not self._allows(origin):
-            raise Refusal(
-                403,
-                f"requests from pages of {origin!r} are not allowed; allow them with the "
-                "option --cors-origin",
-                "wrong_origin",
-            )
+        if origin is None or self._allows(origin) or _split(origin).netloc.lower() == host.lower():
+            return
+        raise HTTPError(
+            403,
+            f"requests from pages of {origin!r} are not allowed; allow them with the "
+            "option --cors-origin",
+            "wrong_origin",
+        )
 
     def _check_key(self, path: str, headers: Headers) -> None:
         if not self._keys or path in OPEN_PATHS:
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        key = given.strip().encode() if scheme.lower() == "bearer" else b""
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        key = credentials.strip().encode() if scheme.lower() == "bearer" else b""
         # Compare with every key, in constant time, so that the timing does not reveal the keys.
         if not sum(hmac.compare_digest(key, each) for each in self._keys):
-            raise Refusal(
+            raise HTTPError(
                 401,
                 "the API key is wrong or missing; send the header Authorization: Bearer KEY",
                 "invalid_api_key",
@@ -142,9 +149,9 @@ class Guard:
         return origin in self._origins or "*" in self._origins
 
 
-def _place(origin: str) -> str:
-    """Return the host name and port of an origin."""
+def _split(url: str) -> SplitResult:
+    """Split a URL; a malformed one has neither a host nor anything else."""
     try:
-        return urlsplit(origin).netloc.lower()
+        return urlsplit(url)
     except ValueError:
-        return ""
+        return urlsplit("")

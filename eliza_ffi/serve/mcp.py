@@ -6,7 +6,6 @@ import asyncio
 import functools
 import socket
 from collections.abc import Awaitable, Callable
-from types import FrameType
 from typing import Annotated, Any
 
 import uvicorn
@@ -22,17 +21,14 @@ from ..async_model import AsyncModel
 from ..decisions.answers import decisions_answer, name_of
 from ..errors import ElizaError
 from .guard import Guard
-from .questions import Questions, without_default
+from .questions import NONE, Questions, without_default
+from .request_body import MAX_BODY
+from .server import CLOSING_SECONDS, StoppableServer
 from .settings import QuestionSet, ServeSettings
-
-__all__ = ["PATH", "make_mcp_server", "serve_mcp"]
 
 PATH = "/mcp"
 """The path of the tools over HTTP."""
 
-MAX_BODY = 2**20
-NONE: Any = None
-CLOSING_SECONDS = 5
 INSTRUCTIONS = """\
 A local language model that answers small questions with probabilities, without cost or network. Use
 `decide` to classify or judge a text, `choose` to pick one of a few labels, `rank` for many labels.
@@ -63,13 +59,7 @@ class Decided(TypedDict):
 
 
 def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
-    """Return a server with the tools of a model and of its named sets of questions.
-
-    Parameters
-    ----------
-    model
-        An open model. It is not closed here.
-    """
+    """Return a server with the tools of an open model and of its named sets of questions."""
     server: MCPServer = MCPServer(
         "eliza-ffi", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
     )
@@ -117,15 +107,16 @@ def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
         input: Annotated[Any, Field(description="the text, or other JSON, to decide about")],
         questions: Annotated[
             Questions,
-            WrapValidator(lambda given, _: given),  # the model reads them, with better errors
+            WrapValidator(
+                lambda questions, _: questions
+            ),  # the model reads them, with better errors
             Field(description="left out if `set` is given", json_schema_extra=without_default),
         ] = NONE,
         set: Annotated[str | None, Field(description="the name of a set of questions")] = None,
     ) -> Decided:
-        given: Any = questions
-        own = QuestionSet("", given, settings.asking)
+        own = QuestionSet("", questions, settings.asking)  # type: ignore[arg-type]
         asked = own if set is None else settings.sets.get(set)
-        if asked is None or (given is None) == (set is None):
+        if asked is None or (questions is None) == (set is None):
             known = ", ".join(settings.sets) or "none"
             raise ToolError(f"expected either questions or one of the sets: {known}; got {set!r}")
         decision = await model.decide(input, asked.questions, **asked.asking)
@@ -170,25 +161,9 @@ def serve_mcp(
         server_header=False,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    running = _ToolServer(config, on_ready)
+    running = StoppableServer(config, on_ready)
     running.run(sockets=[listening])
     return running.signal
-
-
-class _ToolServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-        self.signal = 0
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._on_ready()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.signal = sig
-        self.force_exit = self.should_exit  # at the second signal
-        self.should_exit = True
 
 
 def _described(each: QuestionSet) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..decisions.answers import Decision
 from ..decisions.questions import Question
 from .admission import Admission
 from .settings import QuestionSet
-
-__all__ = ["CLIENT_GONE", "Measured", "ServeMetrics"]
 
 CLIENT_GONE = 499
 """The status code that is counted for requests whose client disconnected."""
@@ -26,62 +22,51 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class ServeMetrics:
-    """The metrics of one server.
-
-    Parameters
-    ----------
-    admission
-        The queue to report.
-    passes
-        Returns the library's statistics of its forward passes.
-    sets
-        The named sets of questions.
-    """
+    """The metrics of one server."""
 
     def __init__(
         self,
         admission: Admission,
-        passes: Callable[[], Mapping[str, Any]],
+        passes: Callable[[], Mapping[str, Any]],  # the library's statistics
         sets: Mapping[str, QuestionSet],
+        paths: Iterable[str],  # to count by name; all other paths are counted as "other"
     ) -> None:
         registry = self._registry = CollectorRegistry()
+        self._paths = frozenset(paths)
 
-        def histogram(name: str, description: str, labels: tuple[str, ...] = ()) -> Histogram:
+        def counter(name: str, description: str, label: str, *more: str) -> Counter:
+            return Counter(f"eliza_{name}", description, (label, *more), registry=registry)
+
+        def histogram(name: str, description: str, *labels: str) -> Histogram:
+            name = f"eliza_{name}_seconds"
             return Histogram(name, description, labels, buckets=SECONDS, registry=registry)
 
-        self.requests = Counter(
-            "eliza_requests", "Requests answered", ("endpoint", "code"), registry=registry
-        )
-        self.seconds = histogram(
-            "eliza_request_seconds",
-            "Time from the head of a request to the end of its response",
-            ("endpoint",),
-        )
-        self._queue_seconds = histogram(
-            "eliza_queue_seconds", "Time that a request waited in the queue"
-        )
-        self._decision_seconds = histogram(
-            "eliza_decision_seconds", "Time from the prompts of a decision to its answers"
-        )
-        self._questions = Counter(
-            "eliza_questions", "Questions answered", ("type",), registry=registry
-        )
-        self._tokens = Counter(
-            "eliza_tokens",
+        self._requests = counter("requests", "Requests answered", "endpoint", "code")
+        self._questions = counter("questions", "Questions answered", "type")
+        self._tokens = counter(
+            "tokens",
             "Prompt tokens, read by the model or reused from the KV cache, and generated tokens",
-            ("source",),
-            registry=registry,
+            "source",
         )
-        queue = Gauge(
-            "eliza_queue_requests",
-            "Requests that are waiting or running",
-            ("state",),
-            registry=registry,
+        self._request_seconds = histogram(
+            "request", "Time from the head of a request to the end of its response", "endpoint"
         )
+        self._queue_seconds = histogram("queue", "Time that a request waited in the queue")
+        self._decision_seconds = histogram(
+            "decision", "Time from the prompts of a decision to its answers"
+        )
+        waits = "Requests that are waiting or running"
+        queue = Gauge("eliza_queue_requests", waits, ("state",), registry=registry)
         queue.labels("waiting").set_function(lambda: admission.n_waiting)
         queue.labels("running").set_function(lambda: admission.n_running)
         registry.register(_Passes(passes))
         registry.register(_Drift(sets))
+
+    def count_request(self, path: str, code: int, seconds: float) -> None:
+        """Count an answered request."""
+        endpoint = path if path in self._paths else "other"
+        self._requests.labels(endpoint, str(code)).inc()
+        self._request_seconds.labels(endpoint).observe(seconds)
 
     def count_wait(self, seconds: float) -> None:
         """Count the seconds that a request waited."""
@@ -150,40 +135,3 @@ class _Drift(Collector):
                     for answer, value in found[of]["shares"].items():
                         share.add_metric((name, question, of, answer), value)
         return distance, by_chance, abstained, probability, share
-
-
-class Measured:
-    """Counts the requests of an application.
-
-    Parameters
-    ----------
-    app
-    metrics
-    endpoints
-        The paths that are counted by name. All other paths are counted as "other".
-    """
-
-    def __init__(self, app: ASGIApp, metrics: ServeMetrics, endpoints: Iterable[str]) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._endpoints = frozenset(endpoints)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        endpoint = scope["path"] if scope["path"] in self._endpoints else "other"
-        code = CLIENT_GONE
-        begin = time.perf_counter()
-
-        async def counted(message: Message) -> None:
-            nonlocal code
-            if message["type"] == "http.response.start":
-                code = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, counted)
-        finally:
-            self._metrics.requests.labels(endpoint, str(code)).inc()
-            self._metrics.seconds.labels(endpoint).observe(time.perf_counter() - begin)

@@ -16,13 +16,12 @@ from ..decisions.questions import (
     Choice,
 )
 from ..decisions.wire import as_questions, is_question
-from .fields import BY_TYPE, Body, NotBlank, by_kind
-
-__all__ = ["Questions", "SystemoneQuestions", "read_questions", "without_default"]
+from .request_body import BY_TYPE, Body, NotBlank, by_kind
 
 Q = TypeVar("Q")
 
-_NONE: Any = None  # not a value of the fields below: null is an error
+NONE: Any = None
+"""The default of fields that may be left out and cannot be null."""
 
 
 def without_default(schema: dict[str, Any]) -> None:
@@ -150,8 +149,8 @@ class ChoiceQuestion(_Question):
         | Annotated[Descriptions, Tag("object")],
         by_kind("array", "object"),
         _OPTIONAL,
-    ] = _NONE
-    criteria: Descriptions = _NONE
+    ] = NONE
+    criteria: Descriptions = NONE
     none: NotBlank | None = Field(None, description="a last option: no other option fits")
     show_options: bool | Literal["auto"] = "auto"
     top: Annotated[int, Field(ge=1)] = 5
@@ -162,12 +161,12 @@ class ScoreQuestion(_Question):
 
     model_config = _one_of("levels", "criteria")
     type: Literal["score"]
-    levels: Annotated[list[Level], Field(min_length=2, max_length=MAX_LEVELS), _OPTIONAL] = _NONE
+    levels: Annotated[list[Level], Field(min_length=2, max_length=MAX_LEVELS), _OPTIONAL] = NONE
     criteria: Annotated[
         list[Annotated[Any, WithJsonSchema({"pattern": r"\S"})]],
         Field(min_length=2, max_length=MAX_LEVELS),
         _OPTIONAL,
-    ] = _NONE
+    ] = NONE
 
 
 class MultiLabelQuestion(_Question):
@@ -193,12 +192,12 @@ AnyQuestion: TypeAlias = Annotated[
 ]
 
 
-def _form_of(given: Any) -> str | None:
-    if isinstance(given, list):
+def _form_of(questions: Any) -> str | None:
+    if isinstance(questions, list):
         return "a list"
-    if not isinstance(given, dict):
+    if not isinstance(questions, dict):
         return None
-    return "a question" if is_question(given) else "an object"
+    return "a question" if is_question(questions) else "an object"
 
 
 Asked: TypeAlias = Annotated[
@@ -221,17 +220,17 @@ Questions: TypeAlias = Asked[AnyQuestion]
 SystemoneQuestions: TypeAlias = Asked[SystemoneQuestion]
 
 
-def read_questions(given: Any, check: Callable[[Any], Any]) -> Any:
+def read_questions(questions: Any, check: Callable[[Any], Any]) -> Any:
     """Check questions, and return them as question objects.
 
     They are read from the original JSON, because decision models need it.
     """
-    check(given)
-    questions = as_questions(given)
-    for question in questions:
+    check(questions)
+    found = as_questions(questions)
+    for question in found:
         if isinstance(question, Choice) and question.has_many_options:
             raise ValueError(
                 f"a choice has {len(question.options)} options with `none`, expected at most "
                 f"{MAX_OPTIONS}"
             )
-    return questions
+    return found

@@ -12,45 +12,43 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 from typing_extensions import NotRequired, TypedDict
 
-from ..session.requests import TextPiece
+from ..session.requests import ReasoningPiece, TextPiece
 from ..session.tool_calls import CallPiece, ToolCall
 from .chat import (
     ConversationFields,
     Effort,
+    FunctionDefinition,
+    FunctionName,
+    FunctionType,
     JsonObjectFormat,
     NamedSchema,
     TextFormat,
-    chat_writing,
+    conversation_request,
     format_limit,
-    named_probabilities,
     token_logprobs,
 )
 from .decisions import (
     FunctionCallItem,
     Item,
+    Message,
     RefusalPart,
     TextPart,
     TokenUsage,
     token_usage,
     with_type,
 )
-from .endpoint import Answer, Endpoint, Running
-from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
-from .text import ReasoningPiece, Step, Written, started
+from .endpoint import Endpoint, HandlerResult, RequestContext
+from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
+from .text import Answer, Step, started
 from .text_fields import CallArguments, MaxTokens, check_stream_options
-
-__all__ = ["RESPONSES", "ResponseJson"]
 
 # ---- The request --------------------------------------------------------------------------------
 
 TextContent: TypeAlias = StringOrArray[str, list[Annotated[TextPart | RefusalPart, BY_TYPE]]]
 
 
-class TalkItem(Item):
-    type: Literal["message"] = "message"
-    role: Literal["user", "developer", "system", "assistant"]
+class TalkItem(Message):
     content: TextContent
-    phase: NoEffect
     probabilities: NoEffect
 
 
@@ -108,17 +106,12 @@ class TextConfig(Body):
     verbosity: Literal["medium"] | None = None
 
 
-class FlatTool(Body):
-    type: Literal["function"]
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: NoEffect
+class FlatTool(FunctionDefinition, FunctionType):
+    """A tool; pydantic checks the fields of the last class first."""
 
 
-class FlatName(Body):
-    type: Literal["function"]
-    name: str
+class FlatName(FunctionName, FunctionType):
+    """The name of a tool that must be called."""
 
 
 class Reasoning(Body):
@@ -163,19 +156,17 @@ class ResponseRequest(ConversationFields):
             elif isinstance(item, CallItem):
                 function = {"name": item.name, "arguments": item.arguments}
                 call = {"id": item.call_id, "type": "function", "function": function}
-                if talk and talk[-1].get("tool_calls"):
-                    talk[-1]["tool_calls"].append(call)
-                else:
-                    turn = {"role": "assistant", "content": None, "tool_calls": [call]}
-                    talk.append({**turn, **thought})
+                if not (talk and talk[-1].get("tool_calls")):
+                    talk.append({"role": "assistant", "content": None, "tool_calls": [], **thought})
                     thought = {}
+                talk[-1]["tool_calls"].append(call)
             elif isinstance(item, CallOutputItem):
                 content = _text(item.output)
                 talk.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
             else:
                 role = "system" if item.role == "developer" else item.role
-                given = thought if role == "assistant" else {}
-                talk.append({"role": role, "content": _text(item.content), **given})
+                own = thought if role == "assistant" else {}
+                talk.append({"role": role, "content": _text(item.content), **own})
                 thought = {}
         return talk
 
@@ -252,22 +243,19 @@ class ResponseJson(TypedDict):
 # ---- The handler --------------------------------------------------------------------------------
 
 
-async def _respond(request: ResponseRequest, running: Running) -> Answer:
+async def _respond(request: ResponseRequest, context: RequestContext) -> HandlerResult:
     check_stream_options(request.stream_options, request.stream)
-    named = request.tool_choice
-    chosen = (
-        {"type": "function", "function": {"name": named.name}}
-        if isinstance(named, FlatName)
-        else named
-    )
-    formatted = None if request.text is None else format_limit(request.text.format)
-    writing = await chat_writing(
-        running,
+    choice: Any = request.tool_choice
+    named = choice.model_dump() if isinstance(choice, FlatName) else None
+    answer_request = await conversation_request(
+        context,
         request,
         request.messages(),
-        limit=request.limit(text=formatted),
+        limit=request.limit(
+            text=None if request.text is None else format_limit(request.text.format)
+        ),
         tools=request.tools or (),
-        tool_choice=chosen,
+        tool_choice={"type": "function", "function": named} if named else choice,
         effort=None if request.reasoning is None else request.reasoning.effort,
         max_tokens=request.max_output_tokens,
         length_field="max_output_tokens",
@@ -278,7 +266,7 @@ async def _respond(request: ResponseRequest, running: Running) -> Answer:
         "object": "response",
         "created_at": int(time.time()),
         "status": "in_progress",
-        "model": running.settings.name,
+        "model": context.settings.name,
         "output": [],
         "usage": None,
         "error": None,
@@ -286,7 +274,7 @@ async def _respond(request: ResponseRequest, running: Running) -> Answer:
         "instructions": request.instructions,
         "metadata": request.metadata or {},
         "parallel_tool_calls": request.parallel_tool_calls is not False,
-        "tool_choice": named.model_dump() if isinstance(named, FlatName) else named or "auto",
+        "tool_choice": named or choice or "auto",
         "tools": [each.model_dump() for each in request.tools or ()],
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -295,7 +283,7 @@ async def _respond(request: ResponseRequest, running: Running) -> Answer:
         "store": False,
         "truncation": "disabled",
     }
-    steps = await started(running, writing, with_steps=bool(request.stream))
+    steps = await started(context, answer_request, with_steps=bool(request.stream))
     events = _events(response, steps)
     if request.stream:
         return events
@@ -319,29 +307,25 @@ async def _events(
                 yield {"type": "response.in_progress", "response": response}
             for event in output.take(step):
                 yield event
-            if isinstance(step, Written):
-                n_given, n_cached = step.prompt_tokens, step.cached_tokens
-                counts = token_usage(
-                    n_given, n_cached, step.generated_tokens, step.reasoning_tokens
+            if isinstance(step, Answer):
+                usage = token_usage(
+                    step.prompt_tokens,
+                    step.cached_tokens,
+                    step.generated_tokens,
+                    step.reasoning_tokens,
                 )
                 status = _status(step.finish_reason == "length")
-                whole = {**response, "status": status, "output": output.items, "usage": counts}
+                whole = {**response, "status": status, "output": output.items, "usage": usage}
                 if status == "incomplete":
                     whole["incomplete_details"] = {"reason": "max_output_tokens"}
                 yield {"type": f"response.{status}", "response": whole}
 
 
 class _Output:
-    """Collects the items of a response, and returns the events for them.
-
-    Attributes
-    ----------
-    items : list of dict
-        The finished items.
-    """
+    """Collects the items of a response, and returns the events for them."""
 
     def __init__(self) -> None:
-        self.items: list[dict[str, Any]] = []
+        self.items: list[dict[str, Any]] = []  # the finished ones
         self._item: dict[str, Any] = {}  # the item that is being written
         self._text = ""  # of this item
 
@@ -364,14 +348,14 @@ class _Output:
     def _take_call(self, step: CallPiece | ToolCall) -> Iterator[dict[str, Any]]:
         name = "response.function_call_arguments"
         item = _call_item(step)
-        place = {"item_id": item["id"], "output_index": len(self.items)}
+        location = {"item_id": item["id"], "output_index": len(self.items)}
         if isinstance(step, ToolCall):
             item["arguments"] = self._text
-            yield {"type": f"{name}.done", "arguments": self._text, "name": step.name, **place}
+            yield {"type": f"{name}.done", "arguments": self._text, "name": step.name, **location}
             yield self._done(item)
         elif step.text:
             self._text += step.text
-            yield {"type": f"{name}.delta", "delta": step.text, **place}
+            yield {"type": f"{name}.delta", "delta": step.text, **location}
         else:
             yield self._added(item)
 
@@ -389,27 +373,27 @@ class _Output:
         if kind == "message":
             yield {"type": "response.content_part.added", "part": _text_part(""), **self._part()}
 
-    def _end(self, written: Written) -> Iterator[dict[str, Any]]:
+    def _end(self, answer: Answer) -> Iterator[dict[str, Any]]:
         """Return the events at the end of an answer."""
-        is_cut = written.finish_reason == "length"
-        if written.reasoning and not self._item and not self.items:  # it was not streamed
+        is_cut = answer.finish_reason == "length"
+        if answer.reasoning and not self._item and not self.items:  # it was not streamed
             yield from self._begin("reasoning")
-            self._text = written.reasoning
+            self._text = answer.reasoning
         if self._item.get("type") == "reasoning":
-            yield from self._end_reasoning(_status(is_cut and not written.text))
-        if written.text or not (written.is_calls or written.reasoning):
+            yield from self._end_reasoning(_status(is_cut and not answer.text))
+        if answer.text or not (answer.is_calls or answer.reasoning):
             yield from self._begin("message")
         if self._item.get("type") == "message":
-            logprobs = token_logprobs(written.logprobs or ())
-            part = _text_part(written.text, logprobs)
+            logprobs = token_logprobs(answer.logprobs or ())
+            part = _text_part(answer.text, logprobs)
             item = {**self._item, "status": _status(is_cut), "content": [part]}
-            place = self._part()
-            done = {"text": written.text, "logprobs": logprobs}
-            yield {"type": "response.output_text.done", **done, **place}
-            yield {"type": "response.content_part.done", "part": part, **place}
-            yield self._done({**item, **named_probabilities(written)})
+            location = self._part()
+            done = {"text": answer.text, "logprobs": logprobs}
+            yield {"type": "response.output_text.done", **done, **location}
+            yield {"type": "response.content_part.done", "part": part, **location}
+            yield self._done({**item, **answer.named_probabilities})
         if not self.items:
-            self.items += map(_call_item, written.calls)  # they were not streamed
+            self.items += map(_call_item, answer.calls)  # they were not streamed
 
     def _end_reasoning(self, status: str) -> Iterator[dict[str, Any]]:
         content = [{"type": "reasoning_text", "text": self._text}]

@@ -1,43 +1,57 @@
-"""Run the application in uvicorn, from opening the socket to a graceful shutdown."""
+"""Run the application in uvicorn, from opening the socket to a graceful shutdown.
+
+uvicorn neither limits the number of open connections nor closes slow ones. :class:`Connection`
+wraps its protocol for this, and uses only the interfaces of asyncio and ASGI.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import json
+import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..async_model import AsyncModel
 from ..decisions.answers import name_of
 from ..decisions.questions import MAX_OPTIONS, Choice, Predicate
-from ..errors import ContextFullError, ElizaError, InvalidArgumentError
+from ..errors import ContextFullError, ElizaError, InvalidArgumentError, NotSupportedError
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
-from .connections import (
-    ACCEPTED_AT_ONCE,
-    Connections,
-    OccasionalWarning,
-    connection_limit,
-    unsupported_uvicorn,
-)
+from .http_error import HTTPError
 from .settings import QuestionSet, ServeSettings
 
-__all__ = ["check_model", "listen", "serve"]
+
+def _unsupported_uvicorn(missing: str) -> NotSupportedError:
+    return NotSupportedError(
+        f"expected a uvicorn that has {missing}, got uvicorn {uvicorn.__version__}; "
+        "install another version: pip install -U 'eliza-ffi[serve]'"
+    )
+
+
+try:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError:
+    raise _unsupported_uvicorn("H11Protocol") from None
 
 for _hook in ("startup", "handle_exit", "on_tick"):  # undocumented parts of uvicorn
     if not hasattr(uvicorn.Server, _hook):
-        raise unsupported_uvicorn(f"Server.{_hook}")
+        raise _unsupported_uvicorn(f"Server.{_hook}")
 
-BACKLOG = 1024
-"""The maximum number of connections that wait to be accepted."""
+BACKLOG = 1024  # connections that wait to be accepted
+CLOSING_SECONDS = 5  # for connections to close after the last response
 
 SWITCH_SECONDS = 5e-4
 """Python's thread switch interval. With the default, a forward pass or a request can wait ten times
@@ -47,19 +61,25 @@ IDLE_SECONDS = 75
 """A connection that is idle for this long between two requests is closed. Longer than the 60
 seconds of many proxies, because a request on a connection that is being closed is lost."""
 
-CLOSING_SECONDS = 5
-"""Time limit for connections to close after the last response."""
+MOST_CONNECTIONS = 1000  # open ones
+LEAST_CONNECTIONS = 16  # the server does not start if the limit on open files allows fewer
+ACCEPTED_AT_ONCE = 8  # by one iteration of the event loop
+
+RESERVED_FILES = 96
+"""File descriptors for everything except counted connections: the model, the threads, the event
+loop, and connections that were just accepted or aborted, which are not counted."""
+
+HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or the start of the connection
+WRITE_SECONDS = 30.0  # for a client to read enough of a response for the server to send more of it
+WARNING_SECONDS = 60.0  # the shortest time between two log lines about the same limit
+
+logger = logging.getLogger(__name__)
 
 
 def listen(settings: ServeSettings) -> socket.socket:
     """Return a socket that listens on the address and port of the settings.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the limit on open files allows too few connections.
-    OSError
-        If the address does not belong to this machine, or is in use.
+    Raises OSError if the address does not belong to this machine, or is in use.
     """
     connection_limit()  # if this fails, fail before the model is loaded
     family, kind, protocol, _, address = socket.getaddrinfo(
@@ -86,18 +106,9 @@ def listen(settings: ServeSettings) -> socket.socket:
 def check_model(model: Model, settings: ServeSettings) -> bool:
     """Make one decision with the server's settings, so that problems show before the first request.
 
-    It answers the named sets of questions, too. Their prompts are then in the KV cache.
-
-    Returns
-    -------
-    bool
-        Whether the model can generate text. An encoder can only compute embeddings.
-
-    Raises
-    ------
-    ElizaError
-        If the model can neither make decisions nor compute embeddings, or does not support these
-        settings.
+    It answers the named sets of questions, too. Their prompts are then in the KV cache. The result
+    is False if the model can only compute embeddings. An ElizaError is raised if it can do neither,
+    or does not support these settings.
     """
     try:
         model.decide(
@@ -153,17 +164,8 @@ def serve(
 
     After the signal, new requests are rejected with 503. The server stops when all running and
     waiting requests are answered. A second signal closes all connections and stops it immediately.
-
-    Parameters
-    ----------
-    model
-        An open model. It is not closed here.
-    listening
-        The socket from :func:`listen`. It is closed at the end.
-    on_ready
-        Called as soon as the server accepts requests and handles signals.
-    generates
-        The result of :func:`check_model`.
+    The model is not closed, but the socket is. `on_ready` is called as soon as the server accepts
+    requests and handles signals, and `generates` is the result of :func:`check_model`.
     """
     async_model = AsyncModel.of(model)
     admission = admission_for(async_model, settings)
@@ -192,7 +194,27 @@ def serve(
     return server.signal
 
 
-class _Server(uvicorn.Server):
+class StoppableServer(uvicorn.Server):
+    """Stops at the first signal, and at the second one immediately."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self.signal = 0  # the last one; 0 = none
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.signal = sig
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+class _Server(StoppableServer):
+    """Finishes the running and waiting requests before it stops."""
+
     def __init__(
         self,
         config: uvicorn.Config,
@@ -200,13 +222,11 @@ class _Server(uvicorn.Server):
         connections: Connections,
         on_ready: Callable[[], None],
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, on_ready)
         self._admission = admission
         self._connections = connections
-        self._on_ready = on_ready
         self._no_files = OccasionalWarning("a connection was not accepted: %s")
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.signal = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -214,7 +234,6 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(BACKLOG)  # asyncio has set the backlog to ACCEPTED_AT_ONCE
-        self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
@@ -235,3 +254,199 @@ class _Server(uvicorn.Server):
             self._no_files.say(error)  # asyncio would log it for every waiting connection
         else:
             loop.default_exception_handler(context)
+
+
+# ---- Connections --------------------------------------------------------------------------------
+
+_connection: ContextVar[Connection] = ContextVar("connection")
+
+
+def connection_limit() -> int:
+    """Return how many connections the limit on open files allows, at most 1,000.
+
+    Raises InvalidArgumentError if it allows fewer than 16.
+    """
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
+    import resource  # exists only on Unix
+
+    n_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if n_files == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    if n_files < RESERVED_FILES + LEAST_CONNECTIONS:
+        raise InvalidArgumentError(
+            f"expected a limit of at least {RESERVED_FILES + LEAST_CONNECTIONS} open files, got "
+            f"{n_files}; raise it with: ulimit -n 1024"
+        )
+    return min(MOST_CONNECTIONS, n_files - RESERVED_FILES)
+
+
+class OccasionalWarning:
+    """Logs a warning, a format string of :mod:`logging`, at most once a minute."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        self._last_time = float("-inf")
+
+    def say(self, *arguments: object) -> None:
+        """Log the warning, unless it was logged within the last minute."""
+        now = time.monotonic()
+        if now - self._last_time >= WARNING_SECONDS:
+            self._last_time = now
+            logger.warning(self._message, *arguments)
+
+
+class Connections:
+    """The open connections of a server.
+
+    At the limit, a new connection replaces the connection that has been idle longest. If no
+    connection is idle, the new connection is answered with 503.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: set[Connection] = set()
+        self._idle: dict[Connection, None] = {}  # ordered by idle time, the longest first
+        self._full = OccasionalWarning(
+            "the limit of %d connections is reached: new connections replace idle ones"
+        )
+
+    @property
+    def protocol(self) -> type[Connection]:
+        """The protocol class for uvicorn's setting ``http``."""
+        return type("Connection", (Connection,), {"connections": self})
+
+    def watched(self, app: ASGIApp) -> ASGIApp:
+        """Wrap an application so that a connection counts as busy while its request runs."""
+
+        async def with_request(scope: Scope, receive: Receive, send: Send) -> None:
+            connection = _connection.get()
+            connection.request_began()
+            try:
+                await app(scope, receive, send)
+            finally:
+                connection.request_ended()
+
+        return with_request
+
+    def add(self, connection: Connection) -> bool:
+        """Add a new connection; return False if the limit is reached and none is idle."""
+        if len(self._open) >= self._limit:
+            self._full.say(self._limit)
+            if not self._idle:
+                return False
+            next(iter(self._idle)).abort()
+        self._open.add(connection)
+        self._idle[connection] = None
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+        self._open.discard(connection)
+        self.note_busy(connection)
+
+    def note_busy(self, connection: Connection) -> None:
+        """Mark a connection as busy with a request."""
+        self._idle.pop(connection, None)
+
+    def note_idle(self, connection: Connection) -> None:
+        """Mark a connection as waiting for a request."""
+        if connection in self._open:
+            self._idle[connection] = None
+
+    def abort_all(self) -> None:
+        """Close all connections without responses."""
+        for connection in list(self._open):
+            connection.abort()
+
+
+class Connection(asyncio.Protocol):
+    """A uvicorn connection that counts towards the limit, and is closed if its client is too slow.
+
+    It is closed if the head of a request does not arrive in time, or if the client does not read
+    the response. uvicorn itself closes connections that are idle between two requests. The deadline
+    of a request limits the time for its body.
+    """
+
+    connections: Connections
+
+    def __init__(self, **arguments: Any) -> None:
+        self._http = H11Protocol(**arguments)
+        self._transport: asyncio.Transport
+        self._has_request = False
+        self._head: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if not self.connections.add(self):
+            transport.set_protocol(asyncio.Protocol())  # which ignores the request
+            transport.write(_FULL)
+            transport.close()
+            return
+        self._transport = transport
+        self._http.connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connections.remove(self)
+        for timer in (self._head, self._unread):
+            if timer is not None:
+                timer.cancel()
+        self._http.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._has_request:
+            self._await_head()
+        # uvicorn starts a task for the request, which gets a copy of this context.
+        token = _connection.set(self)
+        try:
+            self._http.data_received(data)
+        finally:
+            _connection.reset(token)
+
+    def eof_received(self) -> None:
+        self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+        self._unread = asyncio.get_running_loop().call_later(WRITE_SECONDS, self.abort)
+
+    def resume_writing(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        self._http.resume_writing()
+
+    def request_began(self) -> None:
+        """Mark the connection as busy, because the head of a request has arrived."""
+        self._has_request = True
+        self.connections.note_busy(self)
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def request_ended(self) -> None:
+        """Mark the connection as idle, because its request has ended."""
+        self._has_request = False
+        self.connections.note_idle(self)
+
+    def abort(self) -> None:
+        """Close the connection without a response."""
+        self.connections.remove(self)
+        self._transport.abort()
+
+    def _await_head(self) -> None:
+        if self._head is None:
+            self._head = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.abort)
+
+
+_BODY = json.dumps(
+    HTTPError(503, "all connections of this server are in use", "connections_full").body()
+)
+_FULL = (
+    "HTTP/1.1 503 Service Unavailable\r\n"
+    "content-type: application/json\r\n"
+    f"content-length: {len(_BODY)}\r\n"
+    "retry-after: 1\r\n"
+    f"connection: close\r\n\r\n{_BODY}"
+).encode()
+"""The response to a new connection if all others are busy."""

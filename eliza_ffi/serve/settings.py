@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,25 +12,24 @@ from .._lazy import lazy_property
 from ..decisions.learning.drift import RecentAnswers
 from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
-from .hosts import allowed_host, allowed_origin, is_loopback
 
-__all__ = ["QuestionSet", "ServeSettings"]
+_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_ORIGIN = re.compile(
+    rf"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>{_NAME.pattern}|\[[0-9a-f:.]+\])"
+    r"(:(?P<port>[0-9]{1,5}))?/?"
+)
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
 class QuestionSet:
     """Questions that the server knows, so that a request needs only the name and the input.
 
-    Attributes
-    ----------
-    name : str
-        What requests send as ``model``.
-    questions : tuple of Question
-    asking : mapping
-        Keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as the calibration or the prior.
+    `asking` has keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as the calibration or
+    the prior.
     """
 
-    name: str
+    name: str  # what requests send as `model`
     questions: tuple[Question, ...]
     asking: Mapping[str, Any]
 
@@ -48,34 +49,6 @@ class QuestionSet:
 class ServeSettings:
     """The settings of a server.
 
-    Attributes
-    ----------
-    name : str
-        The model's name in responses.
-    host : str
-        The address to listen on.
-    port : int
-        The port to listen on; 0 = any free port.
-    keys : tuple of str
-        API keys. A request must contain one of them. Empty = no key is required.
-    without_key : bool
-        Whether the server may run without keys on an address that other machines can reach.
-    cors_origins : tuple of str
-        Origins whose pages may send requests, such as ``https://example.org``; ``*`` = any.
-    hosts : tuple of str
-        Names, in addition to localhost, that clients may send in the Host header. The header is
-        checked if there are no keys, or if there are names here. IP addresses are always accepted.
-    n_waiting : int
-        The maximum number of waiting requests. Further requests are rejected.
-    deadline : float
-        The time limit of a request in seconds, including its time in the queue.
-    logs_requests : bool
-        Whether to log a line for each request. Failures are always logged.
-    asking : mapping
-        Settings for prompts and scoring: keyword arguments of :meth:`~eliza_ffi.Model.decide`.
-    sets : mapping of str to QuestionSet
-        The named sets of questions.
-
     Raises
     ------
     InvalidArgumentError
@@ -83,17 +56,17 @@ class ServeSettings:
         a key although `without_key` is False.
     """
 
-    name: str
-    host: str = "127.0.0.1"
-    port: int = 8080
-    keys: tuple[str, ...] = ()
-    without_key: bool = False
-    cors_origins: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    n_waiting: int = 256
-    deadline: float = 600.0
-    logs_requests: bool = False
-    asking: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # of the model, in responses
+    host: str = "127.0.0.1"  # the address to listen on
+    port: int = 8080  # 0 = any free port
+    keys: tuple[str, ...] = ()  # a request must contain one of them; empty = no key is required
+    without_key: bool = False  # allows a server without keys that other machines can reach
+    cors_origins: tuple[str, ...] = ()  # whose pages may send requests; "*" = any
+    hosts: tuple[str, ...] = ()  # allowed in the Host header besides localhost and IP addresses
+    n_waiting: int = 256  # waiting requests; further ones are rejected
+    deadline: float = 600.0  # seconds for a request, with its time in the queue
+    logs_requests: bool = False  # failures are always logged
+    asking: Mapping[str, Any] = field(default_factory=dict)  # keywords of `Model.decide`
     sets: Mapping[str, QuestionSet] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,11 +92,51 @@ class ServeSettings:
                 f"other machines can reach {self.host}: give --api-key-file, or --without-key to "
                 "accept requests from anyone"
             )
-        object.__setattr__(self, "hosts", tuple(allowed_host(each) for each in self.hosts))
-        origins = tuple(allowed_origin(each) for each in self.cors_origins)
-        object.__setattr__(self, "cors_origins", origins)
+        object.__setattr__(self, "hosts", tuple(map(_allowed_host, self.hosts)))
+        object.__setattr__(self, "cors_origins", tuple(map(_allowed_origin, self.cors_origins)))
 
     @property
     def checks_host(self) -> bool:
-        """Whether the server checks the name in the Host header."""
+        """Whether the server checks the Host header: without keys, or if hosts are given."""
         return not self.keys or bool(self.hosts)
+
+
+def _allowed_host(host: str) -> str:
+    """Normalize a host name or IP address, for comparison with Host headers."""
+    name = host.strip().lower().removesuffix(".")
+    if not _NAME.fullmatch(name) and not is_address(name):
+        raise InvalidArgumentError(
+            "--allowed-host: expected a host name without scheme, port or path, such as "
+            f"models.example, got {host!r}"
+        )
+    return name
+
+
+def _allowed_origin(origin: str) -> str:
+    """Normalize an origin, for comparison with Origin headers; ``*`` means any."""
+    text = origin.strip()
+    if text == "*":
+        return text
+    found = _ORIGIN.fullmatch(text.lower())
+    if found is None or int(found["port"] or 0) > 65535:
+        raise InvalidArgumentError(
+            "--cors-origin: expected an origin such as https://pages.example or "
+            f"http://localhost:3000, or *, got {origin!r}"
+        )
+    scheme, host, port = found["scheme"], found["host"], found["port"]
+    is_default = port is None or int(port) == _PORTS.get(scheme)
+    return f"{scheme}://{host}" + ("" if is_default else f":{int(port)}")
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is an IP address rather than a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach the host."""
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ..chat.thinking import WrittenReasoning
 from ..checks import naming, short_repr
+from ..choices.label_set import ChoiceResult
 from ..errors import (
     ContextFullError,
     FillError,
@@ -19,31 +20,17 @@ from ..errors import (
     NoChatTemplateError,
     TokenTrieError,
 )
-from ..library.protocol import StreamStats, Tokens
+from ..library.protocol import Tokens
 from ..sampling.params import Sampling
-from ..session.jobs import Jobs
-from ..session.lifecycle import Work
-from ..session.requests import GenerationResult, ReasoningPiece, TextPiece, TokenLogprob
+from ..session.requests import GenerationResult, TextPiece, TokenLogprob
+from ..session.run import Run
+from ..session.runs import choice_run, fill_run, text_run, tools_run
 from ..session.session import Session
-from ..session.tool_calls import MOST_CALLS, CallPiece, ToolCall, ToolCalls
+from ..session.tool_calls import MOST_CALLS, CallPiece, TextAnswer, ToolCall, ToolCalls
 from ..structured.fill_result import FillResult
 from ..structured.shape import Gbnf, Regex, shape_of
-from .endpoint import Running, context_full
-from .refusals import Refusal, unfit
-
-__all__ = [
-    "ExactLabels",
-    "Limit",
-    "ReasoningPiece",
-    "Step",
-    "ToolUse",
-    "Writing",
-    "Written",
-    "all_written",
-    "chunks",
-    "started",
-    "usage_of",
-]
+from .endpoint import RequestContext
+from .http_error import HTTPError, invalid
 
 
 @dataclass(frozen=True)
@@ -59,90 +46,52 @@ Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf
 
 @dataclass(frozen=True)
 class ToolUse:
-    """The tools that the model may call.
-
-    Attributes
-    ----------
-    messages : list of dict
-        The conversation.
-    chat_template_kwargs : dict
-        Other variables of the chat template.
-    choice : str or dict
-        ``"auto"``, ``"required"``, or a named tool in OpenAI's form.
-    is_parallel : bool
-        Whether a turn may have several calls.
-    """
+    """The tools that the model may call in a conversation."""
 
     messages: list[dict[str, Any]]
     chat_template_kwargs: dict[str, Any]
     tools: list[dict[str, Any]]
-    choice: str | dict[str, Any]
-    is_parallel: bool
+    choice: str | dict[str, Any]  # "auto", "required", or a named tool in OpenAI's form
+    is_parallel: bool  # a turn may have several calls
 
 
 @dataclass(frozen=True)
-class Writing:
-    """A request for one answer.
+class AnswerRequest:
+    """A request for one answer."""
 
-    Attributes
-    ----------
-    prompt : sequence of int
-        The tokens of the prompt; empty if there are tools, because their prompt is made later.
-    max_tokens : int
-        0 = no limit except the context.
-    logprobs : int or None
-        The number of alternatives to each token; None = report no log-probabilities.
-    limit_field, length_field : str
-        The fields of the request with the limit on the answer, and with `max_tokens`, for errors.
-    reasoning : WrittenReasoning or None
-        How the model writes reasoning; None = do not separate it from the answer.
-    """
-
-    prompt: str | Tokens
-    max_tokens: int = 0
+    prompt: str | Tokens  # empty if there are tools, because their prompt is made later
+    max_tokens: int = 0  # 0 = no limit except the context
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
-    logprobs: int | None = None
+    logprobs: int | None = None  # alternatives to each token; None = no log-probabilities
     limit: Limit | None = None
-    limit_field: str = ""
-    length_field: str = "max_tokens"
+    limit_field: str = ""  # the field of the HTTP request with the limit, for errors
+    length_field: str = "max_tokens"  # the field with `max_tokens`
     tools: ToolUse | None = None
-    reasoning: WrittenReasoning | None = None
+    reasoning: WrittenReasoning | None = None  # None = do not separate it from the answer
 
 
 @dataclass(frozen=True)
-class Written:
+class Answer:
     """A complete answer.
 
-    Attributes
-    ----------
-    finish_reason : str
-        ``"stop"``, ``"length"`` or ``"tool_calls"``.
-    is_context_full : bool
-        Whether the answer ended because its tokens fill the context.
-    is_calls : bool
-        Whether the model has decided to call tools. There is no call if none fits into the limit.
-    logprobs, unsent : tuple of TokenLogprob, or None
-        The log-probabilities of all tokens, and of those that belong to no earlier piece of text.
-    probabilities : mapping or None
-        The probability of each label, or of each tool; the key None stands for an answer in words.
-    reasoning : str or None
-        The reasoning before the text; None if it is not separated.
+    `probabilities` has the probability of each label, or of each tool; the key None stands for an
+    answer in words.
     """
 
     text: str
-    finish_reason: str
+    finish_reason: str  # "stop", "length" or "tool_calls"
     prompt_tokens: int
     cached_tokens: int
     generated_tokens: int
     calls: tuple[ToolCall, ...] = ()
-    is_calls: bool = False
+    is_calls: bool = False  # the model decided to call tools; perhaps no call fits into the limit
     logprobs: tuple[TokenLogprob, ...] | None = None
-    unsent: tuple[TokenLogprob, ...] | None = None
+    unsent: tuple[TokenLogprob, ...] | None = None  # `logprobs` that no piece of text had
     probabilities: Mapping[Any, float] | None = None
-    reasoning: str | None = None
+    reasoning: str | None = None  # None = it is not separated from the text
     reasoning_tokens: int = 0
-    is_context_full: bool = False
+    is_context_full: bool = False  # the answer ended because its tokens fill the context
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -150,83 +99,105 @@ class Written:
         reasons = {"finish_reason": self.finish_reason}
         return {**reasons, "stop_reason": "context_full"} if self.is_context_full else reasons
 
+    @property
+    def named_probabilities(self) -> dict[str, dict[str, float]]:
+        """The extension field with the probabilities of labels or tools, if there are any."""
+        if self.probabilities is None:
+            return {}
+        return {"probabilities": {name or "": p for name, p in self.probabilities.items()}}
 
-Step: TypeAlias = str | CallPiece | ToolCall | Written
+
+Step: TypeAlias = str | CallPiece | ToolCall | Answer
+"""A piece of an answer, a finished tool call, or the complete answer."""
+
+
+# ---- One answer ---------------------------------------------------------------------------------
 
 
 async def started(
-    running: Running, writing: Writing, with_steps: bool
+    context: RequestContext, request: AnswerRequest, with_steps: bool
 ) -> AsyncGenerator[Step, None]:
     """Check and prepare a request, and return the steps of its answer.
 
-    The last step is the complete answer. The model begins with the first step.
-
-    Parameters
-    ----------
-    with_steps
-        Whether to yield pieces of text, pieces of tool calls and finished tool calls before the
-        complete answer.
-
-    Raises
-    ------
-    Refusal
-        If the model rejects a field. The steps raise it if an answer with a limit is not complete
-        or not valid.
+    The last step is the complete answer; without `with_steps`, it is the only one. The model begins
+    with the first step. An HTTPError names the field that the model rejects. The steps raise it if
+    an answer with a limit is not complete or not valid.
     """
-    session = running.model.session
-    try:
-        work = await session.helpers.run(_work, session, writing, with_steps)
-    except InvalidArgumentError as error:
-        raise _rejected(running, writing, error) from error
-    n_tokens = 0 if isinstance(writing.prompt, str) else len(writing.prompt)
-    if n_tokens > (running.n_ctx() or n_tokens):
-        raise context_full(running, f"the prompt has {n_tokens} tokens, which do not fit")
-    steps = session.steps_async(work, running.deadline.left)
-    if writing.tools is not None:
-        return _counted(running, writing, _calls(running, writing, steps))
-    if isinstance(writing.limit, ExactLabels):
-        return _counted(running, writing, _label(writing, steps, with_steps))
-    return _counted(running, writing, _text(running, writing, steps, with_steps))
+    session = context.model.session
+    with _naming_fields(context, request):
+        run = await session.helpers.run(_run, session, request, with_steps)
+    n_tokens = 0 if isinstance(request.prompt, str) else len(request.prompt)
+    if n_tokens > (context.n_ctx() or n_tokens):
+        raise context.context_full(f"the prompt has {n_tokens} tokens, which do not fit")
+    results = session.steps_async(run, context.deadline.left)
+    return _steps(context, request, results, with_steps)
 
 
-async def _counted(
-    running: Running, writing: Writing, steps: AsyncGenerator[Step, None]
+async def _steps(
+    context: RequestContext,
+    request: AnswerRequest,
+    results: AsyncGenerator[Any, None],
+    with_steps: bool,
 ) -> AsyncGenerator[Step, None]:
-    """Yield steps, count their tokens for the metrics, and convert errors."""
+    """Yield the steps of an answer, and count its tokens for the metrics."""
     n_logged = 0
+    with _naming_fields(context, request):
+        async with aclosing(results):
+            async for result in results:
+                if isinstance(result, str | CallPiece | ToolCall):
+                    if isinstance(result, TextPiece):
+                        n_logged += len(result.logprobs or ())
+                    yield result
+                    continue
+                answer = await _answer(context, request, result)
+                context.metrics.count_tokens(
+                    answer.prompt_tokens, answer.cached_tokens, answer.generated_tokens
+                )
+                if with_steps and isinstance(result, ChoiceResult):
+                    yield answer.text
+                if answer.logprobs is not None:
+                    answer = replace(answer, unsent=answer.logprobs[n_logged:])
+                yield answer
+
+
+@contextmanager
+def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[None]:
+    """Convert errors of the model to errors that name the field of the request, if it is known."""
     try:
-        async with aclosing(steps):
-            async for step in steps:
-                if isinstance(step, TextPiece):
-                    n_logged += len(step.logprobs or ())
-                if isinstance(step, Written):
-                    running.metrics.count_tokens(
-                        step.prompt_tokens, step.cached_tokens, step.generated_tokens
-                    )
-                    if step.logprobs is not None:
-                        step = replace(step, unsent=step.logprobs[n_logged:])
-                yield step
-    except InvalidAnswerError:
+        yield
+    except (InvalidAnswerError, NoChatTemplateError):
         raise
     except FillError as error:
         is_full = isinstance(error.__cause__, ContextFullError)
         reason = "context_full" if is_full else "length"
-        raise _incomplete(running, writing, reason, len(error.partial.tokens)) from error
+        raise _incomplete(context, request, reason, len(error.partial.tokens)) from error
     except TokenTrieError as error:
-        if isinstance(writing.limit, ExactLabels):
-            raise unfit(writing.limit_field, str(error)) from error
+        if isinstance(request.limit, ExactLabels):
+            raise invalid(request.limit_field, str(error)) from error
         raise
     except InvalidArgumentError as error:
-        raise _rejected(running, writing, error) from error
+        fields = {
+            "messages": context.input_name,
+            "prompt": context.input_name,
+            "shape": request.limit_field,
+            "tools": "tools",
+        }
+        # The library reads a grammar in GBNF when the answer begins.
+        other = request.limit_field if isinstance(request.limit, Gbnf) else ""
+        name = fields.get(error.argument or "", other)
+        if not name:
+            raise
+        raise invalid(name, str(error)) from error
 
 
-def _work(session: Session, writing: Writing, with_steps: bool) -> Work[Any]:
-    """Return the request for an answer."""
+def _run(session: Session, writing: AnswerRequest, with_steps: bool) -> Run[Any]:
+    """Return the run that writes an answer."""
     _check_bias(session, writing.sampling)
-    jobs, limit, use = Jobs(session), writing.limit, writing.tools
+    limit, use = writing.limit, writing.tools
     common: dict[str, Any] = {"max_tokens": writing.max_tokens, "stop": writing.stop or None}
     if use is not None:
-        return jobs.tools(
+        return tools_run(
+            session,
             use.messages,
             use.tools,
             use.choice,
@@ -242,7 +213,8 @@ def _work(session: Session, writing: Writing, with_steps: bool) -> Work[Any]:
     if isinstance(limit, ExactLabels):
         is_sampled = _samples_labels(writing.sampling)
         with naming("shape"):
-            return jobs.choice(
+            return choice_run(
+                session,
                 writing.prompt,
                 limit.texts,
                 method="choose",
@@ -258,10 +230,16 @@ def _work(session: Session, writing: Writing, with_steps: bool) -> Work[Any]:
         and not (with_steps or writing.stop or sampling)
         and writing.logprobs is None
     ):  # `fill` needs fewer passes if the schema fixes parts of the text
-        return jobs.fill(
-            writing.prompt, limit, method="fill", with_steps=False, max_tokens=writing.max_tokens
+        return fill_run(
+            session,
+            writing.prompt,
+            limit,
+            method="fill",
+            with_steps=False,
+            max_tokens=writing.max_tokens,
         )
-    return jobs.text(
+    return text_run(
+        session,
         writing.prompt,
         method="generate",
         with_steps=with_steps,
@@ -274,16 +252,16 @@ def _work(session: Session, writing: Writing, with_steps: bool) -> Work[Any]:
 
 
 def _check_bias(session: Session, sampling: Sampling) -> None:
-    """Raise a `Refusal` if `logit_bias` has a token that is not in the vocabulary."""
+    """Raise an HTTPError if `logit_bias` has a token that is not in the vocabulary."""
     if sampling.logit_bias:
         n_vocab = session.describe().get("model", {}).get("n_vocab", math.inf)
         for token, _ in sampling.logit_bias:
             if token >= n_vocab:
-                raise unfit("logit_bias", f"the token {token} is not in the model's vocabulary")
+                raise invalid("logit_bias", f"the token {token} is not in the model's vocabulary")
 
 
 def _samples_labels(sampling: Sampling) -> bool:
-    """Return whether a label is sampled; raise a `Refusal` for settings that need sampling."""
+    """Return whether a label is sampled; raise an HTTPError for settings that need sampling."""
     plain = Sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
     if sampling.temperature > 0 or replace(sampling, seed=None) == plain:
         return sampling.temperature > 0
@@ -291,23 +269,83 @@ def _samples_labels(sampling: Sampling) -> bool:
         "penalties and logit_bias are not supported with an exact choice, unless the "
         "temperature is above 0"
     )
-    raise Refusal(400, message, "invalid_value", "temperature")
+    raise HTTPError(400, message, "invalid_value", "temperature")
 
 
-def _rejected(running: Running, writing: Writing, error: InvalidArgumentError) -> Exception:
-    """Return the error that names the field of the request, if it is known."""
-    if isinstance(error, NoChatTemplateError):
-        return error
-    fields = {
-        "messages": running.input_name,
-        "prompt": running.input_name,
-        "shape": writing.limit_field,
-        "tools": "tools",
-    }
-    field = fields.get(error.argument or "")
-    if isinstance(writing.limit, Gbnf):  # the library reads it when the answer begins
-        field = field or writing.limit_field
-    return unfit(field, str(error)) if field else error
+async def _answer(context: RequestContext, request: AnswerRequest, result: Any) -> Answer:
+    """Return the answer for a result of the model; raise an HTTPError if it breaks its limit."""
+    if isinstance(result, ToolCalls):
+        return Answer(
+            "",
+            "length" if result.is_truncated else "tool_calls",
+            result.prompt_tokens,
+            result.cached_tokens,
+            result.generated_tokens,
+            calls=tuple(result),
+            is_calls=True,
+            probabilities=result[0].probabilities if result else None,
+        )
+    n_tokens, stats = len(result.tokens), result.stats
+    n_reused = stats.prompt_tokens_reused if stats else 0
+    if isinstance(result, ChoiceResult | FillResult):
+        n_prompt = stats.prompt_tokens if stats else 0
+        answer = Answer(result.text, "stop", n_prompt, n_reused, n_tokens)
+        if isinstance(result, FillResult):
+            return answer
+        name = request.length_field
+        if 0 < request.max_tokens < n_tokens:
+            message = f"the choice has {n_tokens} tokens, more than {name}"
+            raise HTTPError(422, message, "incomplete_answer", name)
+        return replace(answer, probabilities=dict(result.probabilities or {}))
+    session = context.model.session
+    if request.limit is not None:
+        await session.helpers.run(_check_whole, context, request, result)
+    reasoning = result.reasoning or None
+    answer = Answer(
+        result.text,
+        "stop" if result.finish_reason in ("end", "stop") else "length",
+        result.prompt_tokens,
+        n_reused,
+        n_tokens,
+        logprobs=result.logprobs,
+        reasoning=reasoning,
+        is_context_full=result.finish_reason == "context_full",
+    )
+    if isinstance(result, TextAnswer):  # beside tools
+        probabilities, n_cached = result.probabilities, result.cached_tokens
+        return replace(answer, probabilities=probabilities, cached_tokens=n_cached)
+    if reasoning is None:
+        return answer
+    thoughts = await session.helpers.run(session.tokenize, reasoning)
+    return replace(answer, reasoning_tokens=len(thoughts))
+
+
+def _check_whole(context: RequestContext, request: AnswerRequest, result: GenerationResult) -> None:
+    """Raise unless an answer with a limit is complete and valid."""
+    if result.finish_reason != "end":
+        raise _incomplete(context, request, result.finish_reason, len(result.tokens))
+    if isinstance(request.limit, Mapping):
+        try:
+            shape_of(request.limit).value(result.text)
+        except ValueError as error:
+            message = f"the answer is not valid: {error}: {short_repr(result.text)}"
+            raise HTTPError(422, message, "invalid_answer") from None
+
+
+def _incomplete(
+    context: RequestContext, request: AnswerRequest, reason: str, n_tokens: int
+) -> HTTPError:
+    """Return the error for an answer with a limit that ended early, for a finish reason."""
+    what, name = "the full context", context.input_name
+    if reason == "stop":
+        what, name = "a stop string", "stop"
+    elif reason == "length":
+        what = name = request.length_field
+    message = f"the answer was ended by {what} after {n_tokens} tokens, before it was complete"
+    return HTTPError(422, message, "incomplete_answer", name)
+
+
+# ---- Several answers ----------------------------------------------------------------------------
 
 
 async def _one_each(
@@ -342,50 +380,38 @@ async def _one_each(
         await asyncio.wait(pumps)
 
 
-def usage_of(answers: Sequence[Written], n: int) -> dict[str, Any]:
-    """Return the usage of a request in OpenAI's form; each prompt has `n` answers."""
-    n_given = sum(each.prompt_tokens for each in answers[::n])
-    n_made = sum(each.generated_tokens for each in answers)
-    n_cached = sum(each.cached_tokens for each in answers[::n])
-    n_reasoning = sum(each.reasoning_tokens for each in answers)
-    return {
-        "prompt_tokens": n_given,
-        "completion_tokens": n_made,
-        "total_tokens": n_given + n_made,
-        "prompt_tokens_details": {"cached_tokens": n_cached},
-        "completion_tokens_details": {"reasoning_tokens": n_reasoning},
-    }
+async def all_answers(context: RequestContext, requests: Sequence[AnswerRequest]) -> list[Answer]:
+    """Return several complete answers, which are written at the same time."""
+    answers = [await started(context, request, with_steps=False) for request in requests]
+    found: dict[int, Answer] = {}
+    async with aclosing(_one_each(answers)) as steps:
+        async for index, step in steps:
+            assert isinstance(step, Answer)
+            found[index] = step
+    return [found[index] for index in range(len(requests))]
 
 
 async def chunks(
-    running: Running,
-    writings: Sequence[Writing],
+    context: RequestContext,
+    requests: Sequence[AnswerRequest],
     head: dict[str, Any],
     choices_of: Callable[[int, Step], Iterable[dict[str, Any]]],
     n: int,
     with_usage: bool,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Prepare several answers, and return the chunks of a stream of all of them.
+    """Prepare several answers, `n` for each prompt, and return the chunks of a stream of them.
 
-    Parameters
-    ----------
-    head
-        The fields that all chunks have.
-    choices_of
-        Returns the choices for one step, each for a chunk of its own.
-    n
-        The number of answers to each prompt.
-    with_usage
-        Whether the stream ends with the usage.
+    All chunks have the fields of `head`. `choices_of` returns the choices for one step, each for a
+    chunk of its own.
     """
-    answers = [await started(running, writing, with_steps=True) for writing in writings]
+    answers = [await started(context, request, with_steps=True) for request in requests]
     usage: dict[str, Any] = {"usage": None} if with_usage else {}
 
     async def written() -> AsyncGenerator[dict[str, Any], None]:
-        whole: dict[int, Written] = {}
+        whole: dict[int, Answer] = {}
         async with aclosing(_one_each(answers)) as steps:
             async for index, step in steps:
-                if isinstance(step, Written):
+                if isinstance(step, Answer):
                     whole[index] = step
                 for choice in choices_of(index, step):
                     yield {**head, "choices": [{"index": index, **choice}], **usage}
@@ -396,125 +422,16 @@ async def chunks(
     return written()
 
 
-async def all_written(running: Running, writings: Sequence[Writing]) -> list[Written]:
-    """Return several complete answers, which are written at the same time."""
-    answers = [await started(running, writing, with_steps=False) for writing in writings]
-    found: dict[int, Written] = {}
-    async with aclosing(_one_each(answers)) as steps:
-        async for index, step in steps:
-            assert isinstance(step, Written)
-            found[index] = step
-    return [found[index] for index in range(len(writings))]
-
-
-async def _text(
-    running: Running,
-    writing: Writing,
-    steps: AsyncGenerator[Any, None],
-    with_steps: bool,
-) -> AsyncGenerator[Step, None]:
-    limit, session = writing.limit, running.model.session
-    async with aclosing(steps):
-        async for step in steps:
-            if isinstance(step, FillResult):
-                step = Written(step.text, "stop", *_counts(step.stats, len(step.tokens)))
-            elif isinstance(step, GenerationResult):
-                if limit is not None:
-                    await session.helpers.run(_check_whole, running, writing, step)
-                thought = step.reasoning
-                thoughts = await session.helpers.run(session.tokenize, thought) if thought else ()
-                step = _written(step, len(thoughts))
-            yield step
-
-
-def _check_whole(running: Running, writing: Writing, result: GenerationResult) -> None:
-    """Raise unless an answer with a limit is complete and valid."""
-    if result.finish_reason != "end":
-        raise _incomplete(running, writing, result.finish_reason, len(result.tokens))
-    if isinstance(writing.limit, Mapping):
-        try:
-            shape_of(writing.limit).value(result.text)
-        except ValueError as error:
-            message = f"the answer is not valid: {error}: {short_repr(result.text)}"
-            raise Refusal(422, message, "invalid_answer") from None
-
-
-def _incomplete(running: Running, writing: Writing, reason: str, n_tokens: int) -> Refusal:
-    """Return the error for an answer with a limit that ended early, for a finish reason."""
-    what, field = "the full context", running.input_name
-    if reason == "stop":
-        what, field = "a stop string", "stop"
-    elif reason == "length":
-        what, field = writing.length_field, writing.length_field
-    return Refusal(
-        422,
-        f"the answer was ended by {what} after {n_tokens} tokens, before it was complete",
-        "incomplete_answer",
-        field,
-    )
-
-
-async def _label(
-    writing: Writing, steps: AsyncGenerator[Any, None], with_steps: bool
-) -> AsyncGenerator[Step, None]:
-    async with aclosing(steps):
-        async for choice in steps:
-            field = writing.length_field
-            if 0 < writing.max_tokens < len(choice.tokens):
-                message = f"the choice has {len(choice.tokens)} tokens, more than {field}"
-                raise Refusal(422, message, "incomplete_answer", field)
-            if with_steps:
-                yield choice.text
-            counts = _counts(choice.stats, len(choice.tokens))
-            probabilities = dict(choice.probabilities or {})
-            yield Written(choice.text, "stop", *counts, probabilities=probabilities)
-
-
-async def _calls(
-    running: Running, writing: Writing, steps: AsyncGenerator[Any, None]
-) -> AsyncGenerator[Step, None]:
-    async with aclosing(steps):
-        async for step in steps:
-            if isinstance(step, str | CallPiece | ToolCall):
-                yield step
-            elif isinstance(step, ToolCalls):
-                yield Written(
-                    "",
-                    "length" if step.is_truncated else "tool_calls",
-                    step.prompt_tokens,
-                    step.cached_tokens,
-                    step.generated_tokens,
-                    calls=tuple(step),
-                    is_calls=True,
-                    probabilities=step[0].probabilities if step else None,
-                )
-            else:
-                if writing.limit is not None:
-                    helpers = running.model.session.helpers
-                    await helpers.run(_check_whole, running, writing, step)
-                yield replace(
-                    _written(step),
-                    cached_tokens=step.cached_tokens,
-                    probabilities=step.probabilities,
-                )
-
-
-def _written(result: GenerationResult, reasoning_tokens: int = 0) -> Written:
-    return Written(
-        result.text,
-        "stop" if result.finish_reason in ("end", "stop") else "length",
-        result.prompt_tokens,
-        result.stats.prompt_tokens_reused if result.stats else 0,
-        len(result.tokens),
-        logprobs=result.logprobs,
-        reasoning=result.reasoning or None,
-        reasoning_tokens=reasoning_tokens,
-        is_context_full=result.finish_reason == "context_full",
-    )
-
-
-def _counts(stats: StreamStats | None, n_generated: int) -> tuple[int, int, int]:
-    """Return the numbers of prompt tokens, of reused prompt tokens, and of generated tokens."""
-    if stats is None:
-        return 0, 0, n_generated
-    return stats.prompt_tokens, stats.prompt_tokens_reused, n_generated
+def usage_of(answers: Sequence[Answer], n: int) -> dict[str, Any]:
+    """Return the usage of a request in OpenAI's form; each prompt has `n` answers."""
+    n_prompt = sum(each.prompt_tokens for each in answers[::n])
+    n_generated = sum(each.generated_tokens for each in answers)
+    n_cached = sum(each.cached_tokens for each in answers[::n])
+    n_reasoning = sum(each.reasoning_tokens for each in answers)
+    return {
+        "prompt_tokens": n_prompt,
+        "completion_tokens": n_generated,
+        "total_tokens": n_prompt + n_generated,
+        "prompt_tokens_details": {"cached_tokens": n_cached},
+        "completion_tokens_details": {"reasoning_tokens": n_reasoning},
+    }

@@ -12,31 +12,14 @@ from ..checks import short_repr
 from ..errors import InvalidArgumentError
 from ..sampling.params import MAX_SEED, Sampling
 from ..structured.shape import Gbnf, Regex
-from .fields import Body, NoEffect, StringOrArray
-from .refusals import Refusal, unfit
-from .text import ExactLabels, Limit, Writing
+from .http_error import HTTPError, invalid
+from .request_body import Body, NoEffect, StringOrArray
+from .text import AnswerRequest, ExactLabels, Limit
 
-__all__ = [
-    "JSON_OBJECT",
-    "CallArguments",
-    "CompletionFields",
-    "JsonSchema",
-    "MaxTokens",
-    "TextFields",
-    "check_stream_options",
-]
-
-MOST_ANSWERS = 16
-"""The maximum of `n`."""
-
-MAX_BIAS = 1e6
-"""The maximum of the values in `logit_bias`, as in :class:`~eliza_ffi.Sampling`."""
-
-MAX_DIGITS = 9
-"""The maximum number of digits of a token id."""
-
+MOST_ANSWERS = 16  # the maximum of `n`
+MAX_BIAS = 1e6  # as in Sampling
+MAX_DIGITS = 9  # of a token id
 MOST_STOPS = 16
-"""The maximum number of stop strings."""
 
 JsonSchema: TypeAlias = Annotated[dict[str, Any], Field(min_length=1)]
 """A JSON Schema; the empty schema, which allows everything, is rejected."""
@@ -86,6 +69,13 @@ LIMITS = (
 """The fields that can limit the answer."""
 
 
+SAMPLING_FIELDS = {
+    *("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty"),
+    *("repeat_penalty", "seed"),
+}
+"""The fields that are passed on to `Sampling` without a change."""
+
+
 class StructuredOutputs(Body):
     """vLLM's limits on an answer; exactly one."""
 
@@ -102,11 +92,11 @@ class StructuredOutputs(Body):
             _regex(self.regex),
             JSON_OBJECT if self.json_object else None,
         ]
-        given = [limit for limit in limits if limit is not None]
-        if len(given) != 1:
+        found = [limit for limit in limits if limit is not None]
+        if len(found) != 1:
             expected = "expected exactly one of choice, json, regex and json_object"
-            raise unfit("structured_outputs", f"{expected}, got {len(given)}")
-        return given[0]
+            raise invalid("structured_outputs", f"{expected}, got {len(found)}")
+        return found[0]
 
 
 class TextFields(Body):
@@ -155,15 +145,14 @@ class TextFields(Body):
 
     def sampling(self, default_temperature: float) -> Sampling:
         """Return the settings; the default temperature depends on the kind of answer."""
-        unchanged = {"temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty"}
-        given = self.model_dump(include={*unchanged, "repeat_penalty", "seed"}, exclude_none=True)
+        settings = self.model_dump(include=SAMPLING_FIELDS, exclude_none=True)
         if self.top_k is not None:
-            given["top_k"] = max(self.top_k, 0)
+            settings["top_k"] = max(self.top_k, 0)
         if self.repetition_penalty is not None:
-            given["repeat_penalty"] = self.repetition_penalty
+            settings["repeat_penalty"] = self.repetition_penalty
         if self.logit_bias:
-            given["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
-        return Sampling(**{"temperature": default_temperature, **given})
+            settings["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
+        return Sampling(**{"temperature": default_temperature, **settings})
 
     @property
     def limit_field(self) -> str:
@@ -173,10 +162,7 @@ class TextFields(Body):
     def limit(self, **formatted: Limit | None) -> Limit | None:
         """Return the limit on the answer; `formatted` is the one in its format, by its field.
 
-        Raises
-        ------
-        Refusal
-            If there are several limits, or `structured_outputs` does not have exactly one.
+        Raises an HTTPError if there are several limits.
         """
         outputs = self.structured_outputs
         limits: dict[str, Limit | None] = {
@@ -188,18 +174,17 @@ class TextFields(Body):
             "json_schema": self.json_schema,
             "grammar": None if self.grammar is None else Gbnf(self.grammar),
         }
-        given = {name: limit for name, limit in limits.items() if limit is not None}
-        if len(given) > 1:
-            first = next(iter(given))
-            message = f"expected at most one limit on the answer, got {' and '.join(given)}"
-            raise Refusal(400, message, "invalid_value", first)
-        return next(iter(given.values()), None)
+        found = {name: limit for name, limit in limits.items() if limit is not None}
+        if len(found) > 1:
+            message = f"expected at most one limit on the answer, got {' and '.join(found)}"
+            raise HTTPError(400, message, "invalid_value", next(iter(found)))
+        return next(iter(found.values()), None)
 
 
 def _bias(item: tuple[str, float]) -> tuple[int, float]:
     token, bias = item
     if not (token.isdecimal() and len(token) <= MAX_DIGITS):
-        raise unfit("logit_bias", f"expected token ids as keys, got {token[:40]!r}")
+        raise invalid("logit_bias", f"expected token ids as keys, got {token[:40]!r}")
     return int(token), bias
 
 
@@ -212,9 +197,9 @@ def _regex(pattern: str | None) -> Regex | None:
 
 
 def check_stream_options(options: Body | None, stream: bool | None) -> None:
-    """Raise a `Refusal` if there are options of a stream, and the answer is not a stream."""
+    """Raise an HTTPError if there are options of a stream, and the answer is not a stream."""
     if options is not None and not stream:
-        raise unfit("stream_options", "this field needs stream: true")
+        raise invalid("stream_options", "this field needs stream: true")
 
 
 class StreamOptions(Body):
@@ -243,12 +228,10 @@ class CompletionFields(TextFields):
         """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def several(self, writing: Writing) -> list[Writing]:
+    def several(self, request: AnswerRequest) -> list[AnswerRequest]:
         """Return the requests for `n` answers; each samples with its own seed."""
-        seed = writing.sampling.seed
-        if seed is None:
-            return [writing] * (self.n or 1)
-        return [
-            replace(writing, sampling=replace(writing.sampling, seed=(seed + i) % (MAX_SEED + 1)))
-            for i in range(self.n or 1)
-        ]
+        n, sampling = self.n or 1, request.sampling
+        if sampling.seed is None:
+            return [request] * n
+        seeds = [(sampling.seed + i) % (MAX_SEED + 1) for i in range(n)]
+        return [replace(request, sampling=replace(sampling, seed=seed)) for seed in seeds]

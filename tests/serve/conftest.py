@@ -1,14 +1,25 @@
-"""The server that most tests of this folder share, and OpenAI's client for it."""
+"""The servers that most tests of this folder share, and applications in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from served import Served, served
+from served import KEYS, ORIGIN, Served, served
 
+from eliza_ffi import AsyncModel, Model
+from eliza_ffi.cli.main import build_parser
+from eliza_ffi.cli.serve import read_settings
 from eliza_ffi.library.loading import Library
+from eliza_ffi.serve.app import make_app
+from eliza_ffi.serve.server import check_model
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run asynchronous tests in asyncio."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +29,31 @@ def server(library: Library) -> Iterator[Served]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def keyed(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Return a server on an address that others can reach, with keys and an allowed origin."""
+    path = tmp_path_factory.mktemp("keys") / "keys"
+    path.write_text("\n".join(KEYS) + "\n\n", encoding="utf-8")
+    options = ("--host", "0.0.0.0", "--api-key-file", str(path), "--cors-origin", ORIGIN)
+    with served(*options) as running:
+        running.url = running.url.replace("0.0.0.0", "127.0.0.1")
+        yield running
+
+
 @pytest.fixture
 def client(server: Served) -> Any:
     """Return OpenAI's client for the server."""
     openai = pytest.importorskip("openai", "3.54", "the package openai is not installed")
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+
+
+@pytest.fixture
+def app_of(tiny_model: Model) -> Callable[..., Any]:
+    """Return a function that returns the application of ``eliza-ffi serve`` with options."""
+
+    def make(*options: str) -> Any:
+        settings = read_settings(build_parser().parse_args(["serve", *options]))
+        assert check_model(tiny_model, settings)
+        return make_app(AsyncModel.of(tiny_model), settings)
+
+    return make

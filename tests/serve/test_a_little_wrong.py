@@ -13,10 +13,9 @@ from effort import share
 from served import DECISIONS, SYSTEMONE, Served, check_documented
 from wrong_requests import RIGHT, damaged, spoil
 
-from eliza_ffi.serve.app import ENDPOINTS
-from eliza_ffi.serve.document import openapi_document
-from eliza_ffi.serve.fields import read_fields
-from eliza_ffi.serve.refusals import Refusal
+from eliza_ffi.serve.app import ENDPOINTS, openapi_document
+from eliza_ffi.serve.http_error import HTTPError
+from eliza_ffi.serve.request_body import read_fields
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +123,7 @@ def test_the_openapi_document_allows_exactly_the_accepted_requests(path: str) ->
         status, message = 200, ""
         try:
             read_fields(endpoint.kind, body)
-        except Refusal as refusal:
+        except HTTPError as refusal:
             status, message = refusal.status, refusal.message
         statuses[status] += 1
         if status == 501:  # images, which the schemas cannot describe in every place

@@ -13,7 +13,6 @@ from served import (
     Served,
     choice,
     decisions_body,
-    rejected,
     slow_body,
 )
 
@@ -56,22 +55,6 @@ def test_an_input_that_does_not_fit_has_an_error_and_the_others_are_answered(
     assert lines[1].keys() == {"index", "error"}
     assert lines[1]["error"]["code"] == "context_length_exceeded"
     assert lines[0]["answers"] and lines[2]["answers"]
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"inputs": [], "questions": [TEAM]}, "inputs: expected 1 or more items, got 0"),
-        ({"inputs": ["a"] * 1001, "questions": [TEAM]}, "inputs: expected at most 1000 items"),
-        ({"inputs": ["a", 1], "questions": [TEAM]}, "inputs[1]: expected a string or an array"),
-        ({"input": "a", "questions": [TEAM]}, "input: this field is not supported; did you mean"),
-        ({"inputs": ["a"], "model": "unknown"}, "questions: this field is missing"),
-    ],
-)
-def test_a_wrong_request_has_a_status_of_its_own(
-    server: Served, body: dict[str, Any], message: str
-) -> None:
-    assert rejected(httpx.post(server.url + BATCH, json=body))["message"].startswith(message)
 
 
 def test_a_batch_leaves_room_for_others_and_ends_when_its_client_disconnects(

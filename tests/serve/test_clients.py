@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
+import numpy as np
 import pytest
-from served import ROUNDING, Served, served, slow_body
+from checkout import ROOT
+from pages import programs_of
+from served import KEYS, ROUNDING, Order, Served, served
 
 from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, Score
@@ -20,7 +26,6 @@ MAIL = "I was charged twice, and nobody answers me!"
 TEAM = Choice("Which team should read this?", ["billing", "support", "sales"])
 ANGER = Score("How angry is the writer?", ["calm", "annoyed", "furious"])
 URGENT = Predicate("The writer needs an answer today.")
-KEY = "a-key-of-the-tests"
 
 QUESTIONS: list[Any] = [
     {
@@ -96,7 +101,7 @@ def test_openais_asynchronous_client_decides(server: Served, tiny_model: Model) 
 
 
 def test_openais_client_raises_the_same_errors_as_for_openai(
-    client: Any, server: Served, library: Library
+    client: Any, server: Served, keyed: Served
 ) -> None:
     with pytest.raises(openai.BadRequestError) as bad:
         client.decisions.create(model="any", input=MAIL, questions=[])
@@ -104,25 +109,15 @@ def test_openais_client_raises_the_same_errors_as_for_openai(
     assert "questions: expected 1 or more items, got 0" in bad.value.message
     image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
     with pytest.raises(openai.BadRequestError, match="only text is supported"):
-        given = [{"role": "user", "content": [image]}]
-        client.decisions.create(model="any", input=given, questions=QUESTIONS)
+        input = [{"role": "user", "content": [image]}]
+        client.decisions.create(model="any", input=input, questions=QUESTIONS)
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("other")
-    options = ("--deadline", "0.5")
-    with served(*options, environment={"ELIZA_FFI_API_KEY": KEY}) as keyed:
-        wrong = openai.OpenAI(base_url=f"{keyed.url}/v1", api_key="wrong", max_retries=0)
-        with pytest.raises(openai.AuthenticationError):
-            wrong.decisions.create(model="any", input=MAIL, questions=QUESTIONS)
-        right = openai.OpenAI(base_url=f"{keyed.url}/v1", api_key=KEY)
-        right.decisions.create(model="any", input=MAIL, questions=QUESTIONS[:1])
-        with pytest.raises(openai.InternalServerError) as late:  # the client does not retry it
-            right.decisions.create(
-                model="any", input="Choose.", questions=slow_body(20)["questions"]
-            )
-        assert late.value.status_code == 504
-        headers = {"authorization": f"Bearer {KEY}"}
-        figures = keyed.client(headers=headers).get("/metrics").text
-        assert 'eliza_requests_total{code="504",endpoint="/v1/decisions"} 1.0' in figures
+    wrong = openai.OpenAI(base_url=f"{keyed.url}/v1", api_key="wrong", max_retries=0)
+    with pytest.raises(openai.AuthenticationError):
+        wrong.decisions.create(model="any", input=MAIL, questions=QUESTIONS)
+    right = openai.OpenAI(base_url=f"{keyed.url}/v1", api_key=KEYS[0])
+    assert right.decisions.create(model="any", input=MAIL, questions=QUESTIONS[:1]).answers
 
 
 def test_openais_client_retries_when_the_queue_is_full(library: Library) -> None:
@@ -130,9 +125,9 @@ def test_openais_client_retries_when_the_queue_is_full(library: Library) -> None
         client = openai.OpenAI(base_url=f"{narrow.url}/v1", api_key="any", max_retries=20)
 
         async def scene() -> list[Any]:
-            ask = asyncio.to_thread
+            create = client.decisions.create
             asked = [
-                ask(client.decisions.create, model="any", input=f"Mail {i}.", questions=QUESTIONS)
+                asyncio.to_thread(create, model="any", input=f"Mail {i}.", questions=QUESTIONS)
                 for i in range(6)
             ]
             return await asyncio.gather(*asked)
@@ -151,11 +146,9 @@ def test_langchains_decisions_are_answered(server: Served, tiny_model: Model) ->
     asker = decisions.OpenAIDecisions(
         model="gpt-6-luna", base_url=f"{server.url}/v1", api_key="any", max_retries=0
     )
+    choices = {"billing": None, "support": None, "sales": "prices, new orders"}
     questions = {
-        "team": decisions.Choice(
-            instructions=TEAM.instructions,
-            choices={"billing": None, "support": None, "sales": "prices, new orders"},
-        ),
+        "team": decisions.Choice(instructions=TEAM.instructions, choices=choices),
         "urgent": decisions.Predicate(instructions=URGENT.instructions),
         "anger": decisions.Score(
             instructions=ANGER.instructions,
@@ -163,16 +156,8 @@ def test_langchains_decisions_are_answered(server: Served, tiny_model: Model) ->
         ),
     }
     answer = asker.invoke({"input": MAIL, "questions": questions})
-    expected = tiny_model.decide(
-        MAIL,
-        {
-            "team": Choice(
-                TEAM.instructions, {"billing": None, "support": None, "sales": "prices, new orders"}
-            ),
-            "urgent": URGENT,
-            "anger": ANGER,
-        },
-    )
+    team = Choice(TEAM.instructions, choices)
+    expected = tiny_model.decide(MAIL, {"team": team, "urgent": URGENT, "anger": ANGER})
     assert answer.choices["team"].choice == expected["team"].value
     assert answer.choices["team"].probabilities["sales"] == pytest.approx(
         expected["team"].probabilities["sales"], abs=ROUNDING
@@ -188,3 +173,86 @@ def test_langchains_decisions_are_answered(server: Served, tiny_model: Model) ->
     with pytest.raises(openai.BadRequestError):
         many = {str(i): questions["urgent"] for i in range(401)}
         asker.invoke({"input": MAIL, "questions": many})
+
+
+@pytest.fixture(scope="module")
+def langchain() -> Any:
+    """Return the module; importing it takes seconds, so it is not imported at collection."""
+    return pytest.importorskip("langchain_openai")
+
+
+@pytest.fixture(scope="module")
+def messages() -> Any:
+    return pytest.importorskip("langchain_core.messages")
+
+
+@pytest.fixture
+def chat(langchain: Any, server: Served) -> Any:
+    return langchain.ChatOpenAI(model="any", base_url=f"{server.url}/v1", api_key="any")
+
+
+def test_a_chat_model_answers_and_streams(chat: Any, messages: Any, tiny_model: Model) -> None:
+    greedy = chat.bind(temperature=0)
+    asked = [messages.HumanMessage("Hello, who are you?")]
+    answer = greedy.invoke(asked)
+    expected = tiny_model.generate([{"role": "user", "content": "Hello, who are you?"}])
+    assert answer.content == expected.text
+    assert answer.usage_metadata["output_tokens"] == len(expected.tokens)
+    chunks = list(greedy.stream(asked))
+    assert "".join(chunk.content for chunk in chunks) == answer.content and len(chunks) > 5
+
+    async def streamed() -> str:
+        return "".join([chunk.content async for chunk in greedy.astream(asked)])
+
+    assert asyncio.run(streamed()) == answer.content
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
+def test_a_structured_output_is_always_an_instance(chat: Any, method: str) -> None:
+    asker = chat.with_structured_output(Order, method=method)
+    for text in ("Two teas, please.", "Hello.", "???"):
+        assert isinstance(asker.invoke(text), Order)
+
+
+def test_bound_tools_are_called_in_a_loop(chat: Any, messages: Any) -> None:
+    asker = chat.bind_tools([Order], tool_choice="any")
+    talk: list[Any] = [messages.HumanMessage("Two teas, please.")]
+    for _ in range(2):
+        answer = asker.invoke(talk)
+        assert answer.tool_calls
+        talk.append(answer)
+        for call in answer.tool_calls:
+            Order.model_validate(call["args"])
+            talk.append(messages.ToolMessage("done", tool_call_id=call["id"]))
+    streamed = None
+    for chunk in asker.stream(talk):
+        streamed = chunk if streamed is None else streamed + chunk
+    assert streamed is not None
+    assert [call["args"] for call in streamed.tool_calls] == [
+        call["args"] for call in asker.invoke(talk).tool_calls
+    ]
+
+
+def test_embeddings_match_the_model_in_process(
+    langchain: Any, server: Served, tiny_model: Model
+) -> None:
+    embedder = langchain.OpenAIEmbeddings(
+        model="any",
+        base_url=f"{server.url}/v1",
+        api_key="any",
+        check_embedding_ctx_length=False,  # otherwise it sends token ids of OpenAI's models
+    )
+    found = embedder.embed_documents(["a cat", "a dog"])
+    assert np.array(found) == pytest.approx(tiny_model.embed(["a cat", "a dog"]), abs=1e-5)
+
+
+def test_the_program_of_the_how_to_page_runs_as_written(langchain: Any, server: Served) -> None:
+    page = (ROOT / "docs" / "how-to" / "http-clients.md").read_text(encoding="utf-8")
+    (program,) = programs_of(page)
+    program = program.replace("http://127.0.0.1:8080", server.url)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    order, calls, answer, dimension = done.stdout.splitlines()
+    assert order.startswith("item=")
+    assert [call["name"] for call in ast.literal_eval(calls)][:1] == ["Order"]
+    assert answer in ("yes", "no") and int(dimension) == 128

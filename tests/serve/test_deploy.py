@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from checkout import ROOT
-from served import DECISIONS, Served, decisions_body, served
+from served import DECISIONS, Served, decisions_body
 
 from eliza_ffi.cli.main import build_parser
 
@@ -39,17 +39,11 @@ def expressions() -> Iterator[str]:
         yield from (f"{each['expr']} {each['legendFormat']}" for each in panel["targets"])
 
 
-@pytest.fixture(scope="module")
-def labels() -> dict[str, set[str]]:
+@pytest.fixture
+def labels(server: Served) -> dict[str, set[str]]:
     """Return the labels of every metric of a server that has answered and rejected a request."""
-    with served() as running:
-        client = running.client()
-        for body in (decisions_body(), {}):
-            client.post(DECISIONS, json=body)
-        return labels_of(running)
-
-
-def labels_of(server: Served) -> dict[str, set[str]]:
+    for body in (decisions_body(), {}):
+        server.client().post(DECISIONS, json=body)
     found: dict[str, set[str]] = {}
     for series in server.figures():
         found.setdefault(series.partition("{")[0], set()).update(re.findall(r'(\w+)="', series))

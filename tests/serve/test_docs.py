@@ -14,10 +14,10 @@ from checkout import ROOT
 from served import Served
 
 from eliza_ffi.cli.main import build_parser
-from eliza_ffi.serve import bodies, connections
+from eliza_ffi.serve import request_body
 from eliza_ffi.serve import server as serving
 from eliza_ffi.serve.app import ENDPOINTS
-from eliza_ffi.serve.decisions import EXTRAS
+from eliza_ffi.serve.decisions import Extra
 from eliza_ffi.serve.endpoint import Endpoint
 from eliza_ffi.serve.responses import ResponseRequest, TextConfig
 from eliza_ffi.serve.settings import ServeSettings
@@ -82,16 +82,16 @@ def test_the_limits_match_the_code() -> None:
     section = TEXT.partition("## Limits")[2].partition("\n## ")[0]
     defaults = ServeSettings("tiny")
     for limit in (
-        f"{bodies.MAX_BODY // 2**20} MiB",
-        f"{bodies.MAX_DEPTH} levels",
+        f"{request_body.MAX_BODY // 2**20} MiB",
+        f"{request_body.MAX_DEPTH} levels",
         f"| {defaults.n_waiting} |",
         f"| {defaults.deadline:g} s |",
-        f"{connections.HEAD_SECONDS:g} s; {connections.WRITE_SECONDS:g} s",
-        f"| {connections.MOST_CONNECTIONS:,}",
+        f"{serving.HEAD_SECONDS:g} s; {serving.WRITE_SECONDS:g} s",
+        f"| {serving.MOST_CONNECTIONS:,}",
         f"| {serving.IDLE_SECONDS} s |",
     ):
         assert limit in section, limit
-    assert all(f'`"{name}"`' in TEXT for name in EXTRAS)
+    assert all(f'`"{name}"`' in TEXT for name in get_args(Extra))
 
 
 def test_the_page_names_only_existing_options() -> None:

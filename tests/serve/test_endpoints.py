@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from typing import get_args
 
 import httpx
 import pytest
 from served import (
     DECISIONS,
+    KEYS,
     ROUNDING,
     SYSTEMONE,
     Served,
     check_documented,
     choice,
     decisions_body,
-    served,
 )
 
 from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, Score
-from eliza_ffi.library.loading import Library
-from eliza_ffi.serve.decisions import EXTRAS
+from eliza_ffi.serve.decisions import Extra
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +41,11 @@ WIRE = [
         "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
     },
 ]
+WITHOUT_EFFECT = {
+    "prompt_cache_key": "mails",
+    "prompt_cache_options": {"mode": "implicit", "ttl": "30m"},
+    "safety_identifier": None,
+}
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 COMPLETIONS, EMBEDDINGS = "/v1/completions", "/v1/embeddings"
 TALK = {"messages": [{"role": "user", "content": MAIL}]}
@@ -113,21 +118,44 @@ def test_every_form_of_questions_is_answered_at_both_endpoints(server: Served) -
         assert found.keys() == {"billing", "sales"}
 
 
+CONVERSATION = [
+    {"role": "developer", "content": "Mails to a shop."},
+    {
+        **{"role": "user", "id": "m1", "status": "completed"},
+        "content": [{"type": "input_text", "text": MAIL, "prompt_cache_breakpoint": {}}],
+    },
+    {
+        **{"type": "message", "role": "assistant", "phase": "commentary"},
+        "content": [
+            {"type": "output_text", "text": "I look.", "annotations": [], "logprobs": []},
+            {"type": "refusal", "refusal": "No."},
+        ],
+    },
+    {
+        **{"type": "function_call", "name": "find", "arguments": "{}", "call_id": "1"},
+        **{"id": "f1", "namespace": None, "status": "completed"},
+    },
+    {"type": "function_call_output", "call_id": "1", "output": "an order", "id": None},
+    {"type": "custom_tool_call", "name": "grep", "input": "x", "call_id": "2", "namespace": "n"},
+    {
+        **{"type": "custom_tool_call_output", "call_id": "2"},
+        "output": [{"type": "input_text", "text": "y"}],
+    },
+]
+"""A conversation with all fields that have no effect."""
+
+
 def test_an_input_can_be_a_conversation_and_a_state_can_be_json(server: Served) -> None:
-    conversation = [
-        {"role": "developer", "content": "Mails to a shop."},
-        {"role": "user", "content": [{"type": "input_text", "text": MAIL}]},
-        {"type": "function_call", "call_id": "1", "name": "find", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "1", "output": "an order"},
-    ]
-    body = {**decisions_body(conversation), "include": ["prompts"]}
+    body = {**decisions_body(CONVERSATION), "include": ["prompts"], **WITHOUT_EFFECT}
     (prompt,) = httpx.post(server.url + DECISIONS, json=body).json()["prompts"]
-    assert f"user: {MAIL}" in prompt and "an order" in prompt
-    state = {"model": "any", "state": {"mail": [MAIL]}, "questions": SYSTEMONE_QUESTIONS}
-    prompts = httpx.post(server.url + SYSTEMONE, json={**state, "include": ["prompts"]}).json()[
-        "prompts"
-    ]
-    assert len(prompts) == 3 and all(json.dumps(state["state"]) in each for each in prompts)
+    for text in (f"user: {MAIL}", "I look.", "No.", "find", "an order", "grep", "y"):
+        assert text in prompt
+    for state in ({"mail": [MAIL]}, [{"type": "function_call", "role": "user"}]):
+        for nothing in (None, []):
+            body = {"state": state, "questions": SYSTEMONE_QUESTIONS, "include": ["prompts"]}
+            body |= {"images": nothing, "files": nothing}
+            prompts = httpx.post(server.url + SYSTEMONE, json=body).json()["prompts"]
+            assert len(prompts) == 3 and all(json.dumps(state) in each for each in prompts)
 
 
 def test_a_state_can_be_a_list_of_strings(server: Served, tiny_model: Model) -> None:
@@ -136,13 +164,6 @@ def test_a_state_can_be_a_list_of_strings(server: Served, tiny_model: Model) -> 
     answers = httpx.post(server.url + SYSTEMONE, json=body).json()["answers"]
     expected = tiny_model.decide(json.dumps(state), SYSTEMONE_QUESTIONS)
     assert answers["urgent"]["noul"] == pytest.approx(expected["urgent"].probability, abs=ROUNDING)
-
-
-def test_a_state_that_resembles_a_conversation_is_json(server: Served) -> None:
-    state = [{"type": "function_call", "role": "user"}]
-    body = {"state": state, "questions": SYSTEMONE_QUESTIONS, "include": ["prompts"]}
-    answer = httpx.post(server.url + SYSTEMONE, json=body)
-    assert answer.status_code == 200 and json.dumps(state) in answer.json()["prompts"][0]
 
 
 def test_extra_fields_are_sent_only_if_included(server: Served) -> None:
@@ -174,6 +195,7 @@ def test_metrics_count_requests_questions_and_tokens(server: Served) -> None:
     body = decisions_body("A mail that is counted.", *WIRE, WIRE[1] | {"name": "again"})
     answer = httpx.post(server.url + DECISIONS, json=body).json()
     httpx.post(server.url + DECISIONS, json={})
+    usage = httpx.post(server.url + CHAT, json={**TALK, "max_tokens": 3}).json()["usage"]
     after = server.figures()
 
     def more(name: str) -> float:
@@ -184,12 +206,15 @@ def test_metrics_count_requests_questions_and_tokens(server: Served) -> None:
     assert more('eliza_questions_total{type="predicate"}') == 2
     assert more('eliza_questions_total{type="score"}') == 1
     details = answer["usage"]["input_tokens_details"]
-    assert more('eliza_tokens_total{source="read"}') == details["cache_write_tokens"]
-    assert more('eliza_tokens_total{source="reused"}') == details["cached_tokens"]
+    n_cached = usage["prompt_tokens_details"]["cached_tokens"]
+    n_read = details["cache_write_tokens"] + usage["prompt_tokens"] - n_cached
+    assert more('eliza_tokens_total{source="read"}') == n_read
+    assert more('eliza_tokens_total{source="reused"}') == details["cached_tokens"] + n_cached
+    assert more('eliza_tokens_total{source="generated"}') == usage["completion_tokens"]
     assert more("eliza_passes_total") >= 1
     assert more("eliza_pass_sequences_total") >= more("eliza_passes_total")
     assert more("eliza_decision_seconds_count") == 1
-    assert more("eliza_queue_seconds_count") == 2
+    assert more("eliza_queue_seconds_count") == 3
     assert more('eliza_request_seconds_count{endpoint="/v1/decisions"}') == 2
     assert after['eliza_queue_requests{state="running"}'] == 0
 
@@ -198,9 +223,12 @@ def test_responses_match_the_openapi_document(server: Served) -> None:
     document = httpx.get(f"{server.url}/openapi.json").json()
     for path, body in (
         (DECISIONS, decisions_body(MAIL, *WIRE, LABELS)),
-        (DECISIONS, {**decisions_body(MAIL, *WIRE), "include": list(EXTRAS)}),
+        (DECISIONS, {**decisions_body(MAIL, *WIRE), "include": list(get_args(Extra))}),
         (DECISIONS, {}),
-        (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "include": list(EXTRAS)}),
+        (
+            SYSTEMONE,
+            {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "include": list(get_args(Extra))},
+        ),
         (SYSTEMONE, {}),
         (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "images": ["data:"]}),
         (CHAT, {**TALK, "logprobs": True, "top_logprobs": 1, "n": 2, "max_tokens": 3}),
@@ -231,13 +259,12 @@ def test_responses_match_the_openapi_document(server: Served) -> None:
                 check_documented(answer, document, path)
 
 
-def test_responses_without_a_key_match_the_openapi_document(library: Library) -> None:
-    with served(environment={"ELIZA_FFI_API_KEY": "key"}) as keyed:
-        headers = {"authorization": "Bearer key"}
-        document = httpx.get(f"{keyed.url}/openapi.json", headers=headers).json()
-        for path, methods in document["paths"].items():
-            answer = httpx.request(next(iter(methods)), keyed.url + path)
-            assert (answer.status_code == 401) == (
-                "401" in methods[answer.request.method.lower()]["responses"]
-            )
-            check_documented(answer, document, path)
+def test_responses_without_a_key_match_the_openapi_document(keyed: Served) -> None:
+    headers = {"authorization": f"Bearer {KEYS[0]}"}
+    document = httpx.get(f"{keyed.url}/openapi.json", headers=headers).json()
+    for path, methods in document["paths"].items():
+        answer = httpx.request(next(iter(methods)), keyed.url + path)
+        assert (answer.status_code == 401) == (
+            "401" in methods[answer.request.method.lower()]["responses"]
+        )
+        check_documented(answer, document, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -17,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from real_templates import real_templates
-from served import DECISIONS, ROUNDING, SYSTEMONE, decisions_body
+from served import DECISIONS, ask, decisions_body
 
 from eliza_ffi import AsyncModel, Model, cli
 from eliza_ffi.chat import ChatTemplate, ChatTokenizer
@@ -36,10 +35,10 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling.params import Sampling
 from eliza_ffi.serve import text as writing
-from eliza_ffi.serve.app import admission_for, make_app
+from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.settings import ServeSettings
 from eliza_ffi.session import thinking
-from eliza_ffi.session.jobs import Jobs
+from eliza_ffi.session.runs import text_run
 
 pytestmark = pytest.mark.slow
 
@@ -57,18 +56,6 @@ class FailingModel:
 
     async def decide(self, *_: Any, **__: Any) -> Any:
         raise self._error
-
-
-def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
-    """Send requests to an application, one after another."""
-
-    async def scene() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        url = "http://127.0.0.1"
-        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
-            return [await client.request(how, path, json=body) for how, path, body in requests]
-
-    return asyncio.run(scene())
 
 
 @pytest.mark.parametrize(
@@ -98,18 +85,15 @@ def test_model_errors_get_a_response_that_names_no_file(
     assert 'eliza_queue_requests{state="running"} 0.0' in after.text
 
 
-def test_errors_are_classified_by_the_argument_and_not_by_their_text() -> None:
-    """Earlier versions read the message to see whether the model can generate text."""
-    lying = ModelError("the file is damaged, so the model cannot generate text")
-    app = make_app(FailingModel(lying), ServeSettings("tiny"))  # type: ignore[arg-type]
+@pytest.mark.parametrize(("argument", "param"), [(None, None), ("prompt", "input"), ("seed", None)])
+def test_errors_are_classified_by_the_argument_and_not_by_their_text(
+    argument: str | None, param: str | None
+) -> None:
+    error = InvalidArgumentError("it does not fit, so the model cannot generate text")
+    error.argument = argument
+    app = make_app(FailingModel(error), ServeSettings("tiny"))  # type: ignore[arg-type]
     (answer,) = ask(app, ("POST", DECISIONS, decisions_body()))
-    assert answer.status_code == 500
-    for argument, param in ((None, None), ("prompt", "input"), ("seed", None)):
-        error = InvalidArgumentError("it does not fit")
-        error.argument = argument
-        app = make_app(FailingModel(error), ServeSettings("tiny"))  # type: ignore[arg-type]
-        (answer,) = ask(app, ("POST", DECISIONS, decisions_body()))
-        assert answer.status_code == 400 and answer.json()["error"]["param"] == param
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == param
 
 
 def test_an_application_of_an_encoder_rejects_requests_for_text() -> None:
@@ -138,7 +122,7 @@ def test_the_log_has_a_failed_stream_under_its_request_id(
         yield "a"
         raise RuntimeError(f"{SECRET} is broken")
 
-    monkeypatch.setattr(writing, "_text", broken)
+    monkeypatch.setattr(writing, "_steps", broken)
     app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
     (answer,) = ask(app, ("POST", "/v1/completions", {"prompt": "a", "stream": True}))
     assert answer.status_code == 200
@@ -281,37 +265,13 @@ def test_reasoning_is_an_item_of_a_response(
 def test_control_tokens_can_be_a_part_of_the_text(tiny_model: Model) -> None:
     (mark,) = tiny_model.tokenize("<|im_start|>", parse_special=True)
     sampling = Sampling(logit_bias=((mark, 100.0),))
-    jobs = Jobs(tiny_model.session)
     format = ThinkingFormat("", "", "<|im_start|>", "<|im_start|>")
     reasoning = WrittenReasoning(format, True, {mark: "<|im_start|>"})
     for given, text in ((None, ""), (reasoning, "<|im_start|>" * 2)):
-        work = jobs.text(
-            "hello", method="generate", max_tokens=3, sampling=sampling, reasoning=given
-        )
-        result: Any = next(work.steps())
+        more: Any = {"max_tokens": 3, "sampling": sampling, "reasoning": given}
+        run = text_run(tiny_model.session, "hello", method="generate", **more)
+        result: Any = next(run.steps())
         assert result.text == text
-
-
-def test_the_application_runs_in_any_asgi_server(tiny_model: Model) -> None:
-    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
-    body = decisions_body("The parcel is broken!")
-    noul = {"so": {"type": "noul", "instructions": "It is about a parcel."}}
-    answer, other, page, models, document, nothing = ask(
-        app,
-        ("POST", DECISIONS, {**body, "include": ["prompts", "timings", "allowed_probability"]}),
-        ("POST", SYSTEMONE, {"state": {"a": "parcel"}, "questions": noul}),
-        ("GET", "/", None),
-        ("GET", "/v1/models/tiny", None),
-        ("GET", "/openapi.json", None),
-        ("GET", "/nothing", None),
-    )
-    expected = tiny_model.decide(body["input"], body["questions"])["team"]
-    assert answer.json()["answers"][0]["confidence"] == pytest.approx(
-        expected.confidence, abs=2 * ROUNDING
-    )
-    assert other.json()["answers"]["so"].keys() == {"type", "noul"}
-    assert "<h1>eliza-ffi</h1>" in page.text and models.json()["id"] == "tiny"
-    assert "/v1/systemone" in document.json()["paths"] and nothing.status_code == 404
 
 
 def test_the_command_serves_until_a_signal(
@@ -339,28 +299,6 @@ def test_the_command_serves_until_a_signal(
     assert [each.status_code for each in answers] == [200, 200]
     assert answers[1].json()["model"] == "named"
     assert f"named is served at http://127.0.0.1:{port}/" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("n_decided", "n_places"), [(8, 12), (2, 3), (1, 2)])
-def test_further_requests_are_prepared_while_others_run(n_decided: int, n_places: int) -> None:
-    session = SimpleNamespace(decisions_at_once=lambda _: n_decided, at_once=lambda _: 8)
-    admission = admission_for(SimpleNamespace(session=session), ServeSettings("m"))  # type: ignore[arg-type]
-
-    async def n_admitted() -> int:
-        end = asyncio.Event()
-
-        async def run_request() -> None:
-            async with admission.place(decides=True):
-                await end.wait()
-
-        requests = [asyncio.ensure_future(run_request()) for _ in range(n_places + 1)]
-        await asyncio.sleep(0)
-        n_running = admission.n_running
-        end.set()
-        await asyncio.gather(*requests)
-        return n_running
-
-    assert asyncio.run(n_admitted()) == n_places
 
 
 def with_template(model: Model, template: ChatTemplate, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -74,14 +74,14 @@ def app(tiny_model: Model) -> Any:
 
 def waiting_text(monkeypatch: pytest.MonkeyPatch, read: asyncio.Event) -> None:
     """Make the model read every prompt until an event is set."""
-    plain = writing._text
+    plain = writing._steps
 
     async def slow(*arguments: Any) -> AsyncGenerator[Any, None]:
         await read.wait()
         async for step in plain(*arguments):
             yield step
 
-    monkeypatch.setattr(writing, "_text", slow)
+    monkeypatch.setattr(writing, "_steps", slow)
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -159,6 +159,7 @@ def test_comments_are_sent_while_a_stream_waits_in_the_queue(
         (CHAT, {"guided_json": {"type": "x"}}, "guided_json"),
         (RESPONSES, {"guided_regex": "("}, "guided_regex"),
         (CHAT, {"grammar": "root"}, "grammar"),
+        (CHAT, {"grammar": "root ::= <|im_end|>"}, "grammar"),
         (CHAT, {"logit_bias": {"9999999": 1}}, "logit_bias"),
         (CHAT, {"guided_choice": ["a", "x" * 50_000]}, "guided_choice"),
     ],
@@ -203,8 +204,10 @@ def test_an_incomplete_answer_names_the_field_that_ended_it(
         body = {**BODIES[path], "guided_json": SCHEMA, "stream": stream, **change}
         exchange = Exchange(app, path, body)
         await exchange.task
-        *_, last = exchange.text.rstrip().split("\n\n")
+        *events, last = exchange.text.rstrip().split("\n\n")
         error = json.loads(last.split("data: ")[-1])
+        if stream and path == RESPONSES:
+            assert last.startswith("event: error\n") and error["sequence_number"] == len(events)
         error = error.get("error", error)
         assert error["code"] == "incomplete_answer" and error["param"] == field
         assert "on_limit" not in error["message"] and "n_ctx" not in error["message"]

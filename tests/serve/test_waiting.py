@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,228 +20,201 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from eliza_ffi import cli
-from eliza_ffi.serve import connections
+from eliza_ffi.serve import server
 from eliza_ffi.serve.admission import Admission
-from eliza_ffi.serve.patience import Deadline, while_wanted
-from eliza_ffi.serve.refusals import Refusal
+from eliza_ffi.serve.app import admission_for
+from eliza_ffi.serve.deadline import Deadline, while_wanted
+from eliza_ffi.serve.http_error import HTTPError
 from eliza_ffi.serve.server import listen
 from eliza_ffi.serve.settings import ServeSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 
 async def never_gone() -> Any:
     await asyncio.Event().wait()
 
 
-def test_requests_run_in_order_of_arrival() -> None:
-    async def scene() -> None:
-        admission, order = Admission(1, 3), []
-        hold = asyncio.Event()
+class Requests:
+    """Requests that run until `end` is set; `begun` has the names of those that began."""
 
-        async def run_request(name: str) -> None:
-            async with admission.place() as waited:
-                order.append(name)
-                assert waited >= 0
-                await hold.wait()
+    def __init__(self, admission: Admission) -> None:
+        self.admission = admission
+        self.begun: list[str] = []
+        self.end = asyncio.Event()
 
-        tasks = [asyncio.create_task(run_request(name)) for name in "abcd"]
+    async def run(self, name: str) -> None:
+        async with self.admission.place() as waited:
+            self.begun.append(name)
+            assert waited >= 0
+            await self.end.wait()
+
+    async def start(self, names: str) -> dict[str, asyncio.Task[None]]:
+        tasks = {name: asyncio.create_task(self.run(name)) for name in names}
         await asyncio.sleep(0)
-        assert (admission.n_running, admission.n_waiting) == (1, 3)
-        with pytest.raises(Refusal) as full:
-            await run_request("e")
-        assert full.value.status == 429
-        hold.set()
-        await asyncio.gather(*tasks)
-        assert order == list("abcd") and admission.is_empty
-
-    asyncio.run(scene())
+        return tasks
 
 
-def test_neither_decisions_nor_other_requests_starve() -> None:
+async def test_requests_run_in_order_of_arrival() -> None:
+    admission = Admission(1, 3)
+    requests = Requests(admission)
+    tasks = await requests.start("abcd")
+    assert (admission.n_running, admission.n_waiting) == (1, 3)
+    with pytest.raises(HTTPError) as full:
+        await requests.run("e")
+    assert full.value.status == 429
+    requests.end.set()
+    await asyncio.gather(*tasks.values())
+    assert requests.begun == list("abcd") and admission.is_empty
+
+
+async def test_neither_decisions_nor_other_requests_starve() -> None:
     """Of 40 requests that arrive in turns, both kinds begin at the same pace, each in order."""
+    admission, begun = Admission(2, 40, 1), list[tuple[str, int]]()
 
-    async def scene() -> None:
-        admission, begun = Admission(2, 40, 1), list[tuple[str, int]]()
+    async def run_request(kind: str, number: int) -> None:
+        async with admission.place(kind == "decision"):
+            begun.append((kind, number))
+            for _ in range(3):
+                await asyncio.sleep(0)
 
-        async def run_request(kind: str, number: int) -> None:
-            async with admission.place(kind == "decision"):
-                begun.append((kind, number))
-                for _ in range(3):
-                    await asyncio.sleep(0)
-
-        await asyncio.gather(
-            *(run_request(kind, i) for i in range(20) for kind in ("decision", "chat"))
-        )
-        for kind in ("decision", "chat"):
-            assert [number for each, number in begun if each == kind] == list(range(20))
-            assert sum(each == kind for each, _ in begun[:20]) in range(7, 14)
-
-    asyncio.run(scene())
+    kinds = ("decision", "chat")
+    await asyncio.gather(*(run_request(kind, i) for i in range(20) for kind in kinds))
+    for kind in kinds:
+        assert [number for each, number in begun if each == kind] == list(range(20))
+        assert sum(each == kind for each, _ in begun[:20]) in range(7, 14)
 
 
-def test_a_place_given_to_a_cancelled_request_is_given_to_the_next() -> None:
+async def test_a_place_given_to_a_cancelled_request_is_given_to_the_next() -> None:
     """Two requests are cancelled just before and just after a place becomes free for them."""
-
-    async def scene() -> None:
-        admission, begun = Admission(1, 9), list[str]()
-        hold = asyncio.Event()
-
-        async def run_request(name: str) -> None:
-            async with admission.place():
-                begun.append(name)
-                await hold.wait()
-
-        tasks = {name: asyncio.create_task(run_request(name)) for name in "abcd"}
-        await asyncio.sleep(0)
-        tasks["b"].cancel()
-        hold.set()
-        await asyncio.sleep(0)  # `a` ends and lets `c` in; neither `b` nor `c` has run
-        tasks["c"].cancel()
-        await asyncio.wait(tasks.values())
-        assert begun == ["a", "d"] and admission.is_empty
-        assert tasks["b"].cancelled() and tasks["c"].cancelled()
-
-    asyncio.run(scene())
+    requests = Requests(Admission(1, 9))
+    tasks = await requests.start("abcd")
+    tasks["b"].cancel()
+    requests.end.set()
+    await asyncio.sleep(0)  # `a` ends and lets `c` in; neither `b` nor `c` has run
+    tasks["c"].cancel()
+    await asyncio.wait(tasks.values())
+    assert requests.begun == ["a", "d"] and requests.admission.is_empty
+    assert tasks["b"].cancelled() and tasks["c"].cancelled()
 
 
-def test_a_cancelled_waiting_request_frees_its_place_in_the_queue() -> None:
-    async def scene() -> None:
-        admission, hold = Admission(1, 1), asyncio.Event()
-
-        async def run_request() -> None:
-            async with admission.place():
-                await hold.wait()
-
-        running_request, waiting = (
-            asyncio.create_task(run_request()),
-            asyncio.create_task(run_request()),
-        )
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert (admission.n_running, admission.n_waiting) == (1, 0)
-        another = asyncio.create_task(run_request())
-        await asyncio.sleep(0)
-        hold.set()
-        await asyncio.gather(running_request, another)
-
-    asyncio.run(scene())
+async def test_a_cancelled_waiting_request_frees_its_place_in_the_queue() -> None:
+    admission = Admission(1, 1)
+    requests = Requests(admission)
+    tasks = await requests.start("ab")
+    tasks["b"].cancel()
+    await asyncio.wait([tasks["b"]])
+    assert (admission.n_running, admission.n_waiting) == (1, 0)
+    more = await requests.start("c")
+    requests.end.set()
+    await asyncio.gather(tasks["a"], more["c"])
 
 
-def test_after_close_running_requests_finish_and_new_ones_are_rejected() -> None:
-    async def scene() -> None:
-        admission = Admission(1, 1)
+async def test_after_close_running_requests_finish_and_new_ones_are_rejected() -> None:
+    admission = Admission(1, 1)
+    async with admission.place():
+        admission.close()
+        with pytest.raises(HTTPError) as rejected:
+            await Requests(admission).run("a")
+        assert rejected.value.status == 503 and not admission.is_empty
+    assert admission.is_empty
+
+
+async def test_retry_after_grows_with_the_duration_of_requests() -> None:
+    admission, seconds = Admission(1, 0), []
+    for _ in range(4):
         async with admission.place():
-            admission.close()
-            with pytest.raises(Refusal) as rejected:
-                async with admission.place():
-                    raise AssertionError("the request was not rejected")
-            assert rejected.value.status == 503 and not admission.is_empty
-        assert admission.is_empty
-
-    asyncio.run(scene())
-
-
-def test_retry_after_grows_with_the_duration_of_requests() -> None:
-    async def scene() -> list[int]:
-        admission, seconds = Admission(1, 0), []
-        for _ in range(4):
-            async with admission.place():
-                with pytest.raises(Refusal) as full:
-                    async with admission.place():
-                        raise AssertionError("the request was not rejected")
-                seconds.append(int(full.value.headers["retry-after"]))
-                admission._note_seconds(20.0)
-        return seconds
-
-    seconds = asyncio.run(scene())
+            with pytest.raises(HTTPError) as full:
+                await Requests(admission).run("a")
+            seconds.append(int(full.value.headers["retry-after"]))
+            admission._note_seconds(20.0)
     assert seconds[0] == 1 and seconds == sorted(seconds) and seconds[-1] > 1
 
 
-def test_work_is_cancelled_and_has_ended_when_its_deadline_passes() -> None:
-    async def scene() -> None:
-        ended = []
-
-        async def work() -> None:
-            try:
-                await asyncio.sleep(60)
-            finally:
-                await asyncio.sleep(0.05)
-                ended.append(True)
-
-        with pytest.raises(Refusal) as late:
-            await while_wanted(work(), never_gone, Deadline(0.05))
-        assert late.value.status == 504 and ended
-
-    asyncio.run(scene())
+@pytest.mark.parametrize(("n_decided", "n_places"), [(8, 12), (2, 3), (1, 2)])
+async def test_further_requests_are_prepared_while_others_run(
+    n_decided: int, n_places: int
+) -> None:
+    session = SimpleNamespace(decisions_at_once=lambda _: n_decided, at_once=lambda _: 8)
+    model: Any = SimpleNamespace(session=session)
+    admission = admission_for(model, ServeSettings("m"))
+    async with AsyncExitStack() as running:
+        for _ in range(n_places):
+            await running.enter_async_context(admission.place(decides=True))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(running.enter_async_context(admission.place(decides=True)), 0.01)
 
 
-def test_work_is_cancelled_when_the_client_disconnects() -> None:
+async def test_work_is_cancelled_and_has_ended_when_its_deadline_passes() -> None:
+    ended = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            ended.append(True)
+
+    with pytest.raises(HTTPError) as late:
+        await while_wanted(work(), never_gone, Deadline(0.05))
+    assert late.value.status == 504 and ended
+
+
+async def test_work_is_cancelled_when_the_client_disconnects() -> None:
     async def gone() -> Any:
         await asyncio.sleep(0.02)
         return {"type": "http.disconnect"}
 
-    async def scene() -> None:
-        with pytest.raises(ClientDisconnect):
-            await while_wanted(asyncio.sleep(60), gone, Deadline(60))
-
-    asyncio.run(scene())
+    with pytest.raises(ClientDisconnect):
+        await while_wanted(asyncio.sleep(60), gone, Deadline(60))
 
 
-def test_results_and_exceptions_of_work_are_passed_on() -> None:
+async def test_results_and_exceptions_of_work_are_passed_on() -> None:
     async def fail() -> None:
         raise ValueError("so")
 
-    async def scene() -> None:
-        assert await while_wanted(asyncio.sleep(0, 7), never_gone, Deadline(60)) == 7
-        with pytest.raises(ValueError, match="so"):
-            await while_wanted(fail(), never_gone, Deadline(60))
-
-    asyncio.run(scene())
+    assert await while_wanted(asyncio.sleep(0, 7), never_gone, Deadline(60)) == 7
+    with pytest.raises(ValueError, match="so"):
+        await while_wanted(fail(), never_gone, Deadline(60))
 
 
-def test_accepted_connections_have_tcp_nodelay() -> None:
-    async def scene() -> int:
-        option: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+async def test_accepted_connections_have_tcp_nodelay() -> None:
+    option: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            accepted = writer.get_extra_info("socket")
-            option.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+    def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        option.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with listen(ServeSettings("tiny", port=0)) as listening:
+        async with await asyncio.start_server(accept, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            assert await option != 0
             writer.close()
-
-        with listen(ServeSettings("tiny", port=0)) as listening:
-            async with await asyncio.start_server(accept, sock=listening):
-                _, writer = await asyncio.open_connection(*listening.getsockname())
-                found = await option
-                writer.close()
-        return found
-
-    assert asyncio.run(scene()) != 0
 
 
 @contextmanager
-def running(app: Any, counted: connections.Connections) -> Iterator[tuple[str, int]]:
+def running(app: Any, counted: server.Connections) -> Iterator[tuple[str, int]]:
     """Serve an application with counted connections, and yield its address."""
     config = uvicorn.Config(
         counted.watched(app), http=counted.protocol, log_config=None, lifespan="off", ws="none"
     )
-    server = uvicorn.Server(config)
+    uvicorn_server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
             yield listening.getsockname()
         finally:
-            server.should_exit = True
+            uvicorn_server.should_exit = True
             thread.join(30)
 
 
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """Return the address of an application with short time limits for connections."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(connections, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "WRITE_SECONDS", 0.3)
 
     async def much(_: Request) -> Response:
         return PlainTextResponse("x" * 50_000_000)
@@ -250,7 +224,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
         return PlainTextResponse("done")
 
     app = Starlette(routes=[Route("/much", much), Route("/slow", slow)])
-    with running(app, connections.Connections(100)) as address:
+    with running(app, server.Connections(100)) as address:
         yield address
 
 
@@ -324,7 +298,7 @@ def answer_of(connection: socket.socket, path: str, end: bytes) -> bytes:
 
 def test_a_new_connection_replaces_the_longest_idle_connection() -> None:
     app = PlainTextResponse("done")
-    with running(app, connections.Connections(2)) as address:
+    with running(app, server.Connections(2)) as address:
         first = socket.create_connection(address)
         answer_of(first, "/", b"done")
         with first, socket.create_connection(address) as second:
@@ -343,7 +317,7 @@ def test_connections_with_requests_are_not_replaced(caplog: pytest.LogCaptureFix
         await asyncio.to_thread(end.wait, 30)
         await PlainTextResponse("done")(scope, receive, send)
 
-    with running(app, connections.Connections(2)) as address, ThreadPoolExecutor() as threads:
+    with running(app, server.Connections(2)) as address, ThreadPoolExecutor() as threads:
         held = [socket.create_connection(address) for _ in range(2)]
         answers = [threads.submit(answer_of, each, "/", b"done") for each in held]
         assert all(began.acquire(timeout=30) for _ in held)
@@ -374,4 +348,4 @@ def test_the_connection_limit_reserves_files_for_other_uses(
 ) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (n_files, n_files))
-    assert connections.connection_limit() == most
+    assert server.connection_limit() == most

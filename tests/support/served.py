@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import signal
@@ -20,6 +21,9 @@ import pydantic
 from checkout import ROOT
 
 DECISIONS, SYSTEMONE = "/v1/decisions", "/v1/systemone"
+
+KEYS = ("first-key-of-the-tests", "second-key-of-the-tests")
+ORIGIN = "https://pages.example"
 
 ROUNDING = 0.03
 """How much a probability may change if other requests share the forward pass.
@@ -158,6 +162,18 @@ def served(*options: str, **more: Any) -> Iterator[Served]:
         if server.process.poll() is None:
             server.process.kill()
         server.process.wait()
+
+
+def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
+    """Send requests to an application in this process, one after another."""
+
+    async def scene() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        url = "http://127.0.0.1"
+        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+            return [await client.request(how, path, json=body) for how, path, body in requests]
+
+    return asyncio.run(scene())
 
 
 def check_documented(answer: httpx.Response, document: dict[str, Any], path: str) -> None:
