@@ -315,8 +315,8 @@ def suggest_keywords(kind: type[T]) -> type[T]:
     """
     if sys.version_info < (3, 13):
         for name, method in list(vars(kind).items()):
-            is_public = name == "__init__" or not name.startswith("_")
-            if inspect.isfunction(method) and is_public:
+            is_plain = inspect.isfunction(method) and not inspect.iscoroutinefunction(method)
+            if is_plain and (name == "__init__" or not name.startswith("_")):
                 setattr(kind, name, _suggesting(method))
     return kind
 
