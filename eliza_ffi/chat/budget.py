@@ -46,13 +46,7 @@ class LimitReached(Exception):  # noqa: N818 - an outcome
 
 
 class Budget:
-    """The units and the time that a template has left.
-
-    Parameters
-    ----------
-    messages
-        The number of messages to render; each message adds 5 ms to the time limit.
-    """
+    """The units and the time that a template has left. Each message adds 5 ms to the time."""
 
     __slots__ = ("calls", "left", "next_check", "seconds", "until")
 
@@ -76,13 +70,7 @@ _budget: ContextVar[Budget] = ContextVar("_budget")
 
 @contextmanager
 def bounded(messages: int = 0) -> Iterator[None]:
-    """Give the rendering inside the ``with`` block its own budget.
-
-    Parameters
-    ----------
-    messages
-        The number of messages to render.
-    """
+    """Give the rendering of a number of messages inside the ``with`` block its own budget."""
     token = _budget.set(Budget(messages))
     try:
         yield

@@ -81,24 +81,11 @@ JSON_STYLES = [
 
 
 def find_call_format(template: ChatTemplate, /, **extra: Any) -> CallFormat:
-    """Return how a model writes tool calls.
+    """Return how a model writes tool calls, according to its chat template.
 
-    Parameters
-    ----------
-    template
-        The model's chat template.
-    **extra
-        Further variables of the template, such as ``enable_thinking``.
-
-    Returns
-    -------
-    CallFormat
-        The format of the template; if the template writes no calls, the generic format.
-
-    Raises
-    ------
-    ChatTemplateError
-        If the template rejects a conversation of one question and one answer.
+    If the template writes no calls, this is the generic format. `extra` has further variables of
+    the template, such as ``enable_thinking``. Raise ChatTemplateError if the template rejects a
+    conversation of one question and one answer.
     """
     finder = _Finder(template, extra)
     with contextlib.suppress(_NotFound, ChatTemplateError):
@@ -181,10 +168,9 @@ class _Finder:
     # ---- the turn ------------------------------------------------------------------------------
 
     def with_start(self, format: CallFormat, before: str) -> tuple[CallFormat, str]:
-        """Return the format with `cut`, `lead` and `text_start`.
+        """Return the format with `cut`, `lead` and `text_start`, and the beginning of a call.
 
-        `before` is the turn up to the name of the first tool. The second result is the end of
-        `before` that belongs to the call.
+        `before` is the turn up to the name of the first tool; its end belongs to the call.
         """
         text_start = self.said(ANSWER).partition(ANSWER["content"])[0]
         opening, cut, lead = self.prompt.removeprefix(self.turn), "", ""
@@ -383,10 +369,9 @@ def _find_members(
 ) -> tuple[Members, Members | None]:
     """Find the format of arguments that are written one by one, or of the items of an array.
 
-    `write` returns a turn with given arguments, or with a given array. For arguments, `of_objects`
-    is None. For items, it is the format of objects among the items. The second result is the format
-    of the items, if some arguments are arrays that are written neither as JSON nor in Python's
-    notation.
+    `write` returns a turn with arguments, or with an array. For arguments, `of_objects` is None.
+    For items, it is the format of objects among the items. The second result is the format of the
+    items, if some arguments are arrays that are written neither as JSON nor in Python's notation.
     """
     keys = KEYS if of_objects is None else ()
 

@@ -207,17 +207,7 @@ class CallFormat:
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call.
-
-    Attributes
-    ----------
-    name : str
-        The name of the tool.
-    arguments : mapping
-        The arguments as JSON values.
-    id : str or None
-        The id of the call; None if the format has none.
-    """
+    """A tool call: the tool's name, its arguments as JSON values, and its id, if it has one."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -227,20 +217,10 @@ class Call:
 def render_call(format: CallFormat, calls: Sequence[Call], earlier_calls: int = 0) -> str:
     """Write the tool calls of a turn as the model's chat template writes them.
 
-    Parameters
-    ----------
-    format
-        The model's format.
-    calls
-        At least one call.
-    earlier_calls
-        The number of calls in earlier turns of the conversation.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If there are no calls; if there are several calls and the format allows only one in a turn;
-        if the format writes ids and a call has no id; if the format cannot write a value.
+    `earlier_calls` is the number of calls in earlier turns of the conversation. Raise
+    InvalidArgumentError if there are no calls; if there are several calls and the format allows
+    only one in a turn; if the format writes ids and a call has no id; if the format cannot write a
+    value.
     """
     if not calls or (len(calls) > 1 and not format.parallel):
         expected = "at least one call" if format.parallel else "one call"

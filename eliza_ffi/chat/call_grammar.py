@@ -53,15 +53,9 @@ Split = Callable[[str], "Sequence[str | int]"]
 class CallGrammar:
     """A grammar in Lark's form.
 
-    Attributes
-    ----------
-    lark : str
-    json_after : tuple of str
-        The fixed strings that precede JSON values.
-    most_digits : int
-        The maximum number of digits of a number in these values. The grammar does not enforce it.
-    plan : SchemaPlan or None
-        The choices in the arguments; None if they are not written as JSON.
+    The strings `json_after` precede JSON values, whose numbers have at most `most_digits` digits;
+    the grammar does not enforce this limit. `plan` has the choices in the arguments; it is None if
+    they are not written as JSON.
     """
 
     lark: str
@@ -73,24 +67,10 @@ class CallGrammar:
 def call_grammar(
     format: CallFormat, schema: Mapping[str, Any], before: str, after: str, split: Split
 ) -> CallGrammar:
-    """Return the grammar of a call's arguments with the fixed text around them.
+    """Return the grammar of a call's arguments, with the fixed text before and after them.
 
-    Parameters
-    ----------
-    format
-        How calls are written.
-    schema
-        The JSON Schema of the arguments.
-    before, after
-        The fixed text before and after the arguments.
-    split
-        Finds the control tokens in fixed text.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If llguidance does not support the schema, or if the format cannot write a required
-        argument.
+    `split` finds the control tokens in fixed text. Raise InvalidArgumentError if llguidance does
+    not support the schema, or if the format cannot write a required argument.
     """
     closed = closed_objects(checked_schema(schema))
     made = grammar_of_text(closed)  # its errors name the place in the schema

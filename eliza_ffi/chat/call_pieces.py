@@ -25,19 +25,8 @@ from .json_types import json_type, member_schema, object_forms, types_allowed
 class CallPieces:
     """The pieces of JSON of one call's arguments.
 
-    Parameters
-    ----------
-    format
-        How the call is written.
-    schema
-        The JSON Schema of the arguments.
-    before, after
-        The fixed text before and after the arguments.
-
-    Attributes
-    ----------
-    text : str
-        All pieces so far.
+    `schema` is the JSON Schema of the arguments, and `before` and `after` are the fixed text around
+    them. The attribute `text` has all pieces so far.
     """
 
     def __init__(
@@ -69,13 +58,7 @@ class CallPieces:
         return piece
 
     def finish(self, arguments: Mapping[str, Any]) -> str:
-        """End the call, and return the last piece.
-
-        Parameters
-        ----------
-        arguments
-            The arguments of the complete call.
-        """
+        """End the call with these arguments, and return the last piece."""
         if self._is_json:
             piece = "}"
         else:

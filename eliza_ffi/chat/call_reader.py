@@ -24,20 +24,10 @@ READERS: dict[str, Callable[[str], Any]] = {"json": STRICT_JSON.decode, "python"
 def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Call]:
     """Read the tool calls of a turn; the inverse of `render_call`.
 
-    Parameters
-    ----------
-    format
-        The model's format.
-    text
-        The calls, with the format's fixed text before and after them and no other text.
-    tools
-        The tools. A value such as ``42`` may be a string or a number; the schema of the tool
-        decides. If the schema allows both, the value is a number.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `text` is not in the format, or if it calls a tool that is not in `tools`.
+    The text consists of the calls with the format's fixed text around them. A value such as ``42``
+    may be a string or a number; the schema of the tool decides. If the schema allows both, the
+    value is a number. Raise InvalidArgumentError if the text is not in the format, or calls another
+    tool.
     """
     try:
         return _CallReader(format, text, tools).calls()

@@ -22,16 +22,11 @@ _OF_PARTS = frozenset(
 
 @functools.lru_cache(maxsize=128)
 def closed_objects(schema_text: str) -> str:
-    """Close the objects of a schema that no other schema describes, and return it as JSON.
+    """Close the objects of a schema, given as JSON, that no other schema describes.
 
     Several schemas describe an object if it has ``properties`` beside ``anyOf``, ``oneOf`` or
     ``$ref``, or keywords such as ``allOf``, ``if`` and ``dependentSchemas``. Then none of them may
     forbid the properties of the others.
-
-    Parameters
-    ----------
-    schema_text
-        The schema as :func:`.limits.checked_schema` returns it.
     """
     schema = json.loads(schema_text)
     parts = [part for _, part in schema_parts(schema)]

@@ -32,11 +32,7 @@ TOOL = Tool("eliza_tool", "A tool.", PARAMETERS).definition
 class MessageForms:
     """Rewrites messages into the forms that a template supports.
 
-    Parameters
-    ----------
-    write
-        A function that renders messages with ``tools=``; it returns an empty string if the
-        template fails.
+    `write` renders messages with ``tools=``; it returns an empty string if the template fails.
     """
 
     def __init__(self, write: Callable[..., str]) -> None:

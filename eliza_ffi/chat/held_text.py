@@ -6,12 +6,7 @@ from __future__ import annotations
 def n_held(text: str, *marks: str) -> int:
     """Return how many characters at the end of a text may be the beginning of a mark.
 
-    Parameters
-    ----------
-    text
-        A text that contains no whole mark.
-    marks
-        Non-empty strings.
+    The text contains no whole mark, and no mark is empty.
     """
     longest = min(len(text), max(map(len, marks)) - 1)
     for n in range(longest, 0, -1):

@@ -19,13 +19,7 @@ MOST_FORMS = 16
 
 
 def json_type(value: Any) -> str:
-    """Return the JSON type of a value.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the value is not a JSON value.
-    """
+    """Return the JSON type of a value; raise InvalidArgumentError if it is not a JSON value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -39,15 +33,7 @@ def json_type(value: Any) -> str:
 
 
 def types_allowed(schema: Any, root: Any) -> set[str]:
-    """Return the JSON types that a schema allows.
-
-    Parameters
-    ----------
-    schema
-        The schema of a value.
-    root
-        The schema in which references are resolved.
-    """
+    """Return the JSON types that a schema allows. References are resolved in `root`."""
     allowed: set[str] = set()
     for each in alternatives(schema, root):
         if "enum" in each:
@@ -103,14 +89,7 @@ def values_of(schema: Any, root: Any) -> list[Any] | None:
 
 @dataclass(frozen=True)
 class ObjectForm:
-    """The properties of an object in one of its alternatives.
-
-    Attributes
-    ----------
-    names : tuple of str
-        In the order of the schema.
-    required : frozenset of str
-    """
+    """The properties of an object in one of its alternatives, in the order of the schema."""
 
     names: tuple[str, ...]
     required: frozenset[str]
@@ -168,15 +147,8 @@ def alternatives(
 ) -> Iterator[Mapping[str, Any]]:
     """Resolve references and alternatives: yield the simple schemas that a schema consists of.
 
-    Parameters
-    ----------
-    schema, root
-        As in :func:`types_allowed`.
-    depth
-        How many schemas contain this one.
-    seen
-        The references that have been followed. Each is followed only once, because the number of
-        references may grow exponentially.
+    `depth` counts the schemas around this one. Each reference is followed only once, because the
+    number of references may grow exponentially; `seen` has those that have been followed.
     """
     seen = set() if seen is None else seen
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:

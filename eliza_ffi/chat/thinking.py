@@ -59,14 +59,9 @@ _FORMATS = (
 
 
 def thinking_format(template: str) -> ThinkingFormat:
-    """Return the format of a chat template's reasoning.
+    """Return the format of the reasoning of a chat template, given as its source.
 
     A template without reasoning gets the most common format, ``<think>`` and ``</think>``.
-
-    Parameters
-    ----------
-    template
-        The source of the template; empty if the model has none.
     """
     return known_thinking_format(template) or _THINK
 
@@ -103,19 +98,8 @@ class ReasoningReader:
     """Splits the text of a model into its reasoning and its answer, piece by piece.
 
     Whitespace around the reasoning is left out. A text that does not begin with the mark of the
-    reasoning is all answer.
-
-    Parameters
-    ----------
-    format
-        The marks around the reasoning.
-    is_open
-        Whether the prompt already contains the mark at the beginning of the reasoning.
-
-    Attributes
-    ----------
-    reasoning, answer : str
-        The text so far.
+    reasoning is all answer, unless the prompt already contains this mark (`is_open`). The
+    attributes `reasoning` and `answer` have the text so far.
     """
 
     def __init__(self, format: ThinkingFormat, is_open: bool) -> None:

@@ -31,12 +31,8 @@ def tool_messages(
 
     If the template does not list the tools, the system message lists them and shows how to write a
     call. If the template does not write calls, the calls are written into the assistant's contents,
-    and their results into the user's contents.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a message has a tool call without a name or arguments.
+    and their results into the user's contents. Raise InvalidArgumentError if a message has a tool
+    call without a name or arguments.
     """
     told = messages_with_calls(format, messages)
     if not format.lists_tools:
@@ -91,10 +87,7 @@ def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[di
 def read_call(call: Any) -> Call:
     """Read a tool call of a message in OpenAI's form; its arguments may be JSON or a mapping.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the call has no name or no arguments.
+    Raise InvalidArgumentError if the call has no name or no arguments.
     """
     function = call.get("function") if isinstance(call, Mapping) else None
     name, arguments = (

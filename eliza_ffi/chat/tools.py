@@ -54,17 +54,10 @@ class Tool:
 def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
     """Return OpenAI's tool definitions as :class:`Tool` objects.
 
-    Parameters
-    ----------
-    tools
-        Definitions of functions in the form of chat completions (``{"type": "function",
-        "function": {"name": ..., ...}}``) or of responses (``{"type": "function", "name": ...,
-        ...}``).
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the list is empty, if a definition is not valid, or if two tools have the same name.
+    The definitions of functions have the form of chat completions (``{"type": "function",
+    "function": {"name": ..., ...}}``) or of responses (``{"type": "function", "name": ..., ...}``).
+    Raise InvalidArgumentError if there are none, if one is not valid, or if two tools have the same
+    name.
     """
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         hint = "put a single definition into a list" if isinstance(tools, Mapping) else ""

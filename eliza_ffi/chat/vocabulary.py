@@ -25,13 +25,9 @@ class Vocabulary:
     """A tokenizer and its control tokens.
 
     Some vocabularies do not mark the tokens that begin and end turns as control tokens, and their
-    tokenizers recognize these tokens in any text. Here they count as control tokens, too.
-
-    Parameters
-    ----------
-    frame
-        Returns the text that the chat template writes around the contents of a conversation. Its
-        tokens that look like ``<|user|>`` or ``[INST]`` are those that begin and end turns.
+    tokenizers recognize these tokens in any text. Here they count as control tokens, too: the
+    tokens that look like ``<|user|>`` or ``[INST]`` in the text that `frame` returns, which the
+    chat template writes around the contents of a conversation.
     """
 
     def __init__(

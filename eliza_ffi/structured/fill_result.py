@@ -120,12 +120,8 @@ class FillResult:
 class AnswerWriter:
     """Collects the text, the tokens and the spans of an answer while it is written.
 
-    Attributes
-    ----------
-    text : str
-    tokens : tuple of int
-        The tokens that the library has written so far. Fixed text that the library still holds
-        back is not included.
+    The `tokens` are those that the library has written so far. Fixed text that the library still
+    holds back is not included.
     """
 
     def __init__(self) -> None:
@@ -141,14 +137,10 @@ class AnswerWriter:
         self.text += fixed
 
     def take_tokens(self, tokens: tuple[int, ...], token_bytes: tuple[int, ...]) -> None:
-        """Replace the tokens of the answer.
+        """Replace the tokens of the answer, and the number of bytes that each of them spells.
 
-        Parameters
-        ----------
-        tokens
-            All tokens since the prompt.
-        token_bytes
-            The number of bytes that each token spells. Empty if the library does not report it.
+        `tokens` are all tokens since the prompt. `token_bytes` is empty if the library does not
+        report it.
         """
         self.tokens = tokens
         self._token_bytes = token_bytes
@@ -164,13 +156,7 @@ class AnswerWriter:
             self._first_token_at = len(self.text.encode()) - sum(self._token_bytes)
 
     def write_value(self, placed: PlacedSpan, text: str, result: SpanResult) -> None:
-        """Append the value of a span.
-
-        Raises
-        ------
-        NativeFaultError
-            If the span does not allow this text.
-        """
+        """Append the value of a span; raise NativeFaultError if the span does not allow it."""
         data = text.encode("utf-8", "surrogatepass")
         try:
             if len(data) not in placed.ends(data, 0):

@@ -16,12 +16,8 @@ class Growing:
     """An unfinished answer: its open objects and arrays with their finished parts.
 
     A part is validated once, when it is finished, and all snapshots share it. The time for a
-    snapshot is proportional to the answer's depth, not to its length.
-
-    Parameters
-    ----------
-    annotation
-        The class or annotation of the whole answer; `Any` for JSON data.
+    snapshot is proportional to the answer's depth, not to its length. `annotation` is the class or
+    annotation of the whole answer; `Any` for JSON data.
     """
 
     def __init__(self, annotation: Any) -> None:
@@ -31,12 +27,8 @@ class Growing:
     def add(self, path: Path, value: Any) -> Callable[[], Any]:
         """Add a finished part, and return a function that returns the answer at this moment.
 
-        Parameters
-        ----------
-        path
-            The path of the part. Parts must be added in the order in which they end.
-        value
-            The part as JSON data. It must not change afterwards.
+        Parts must be added in the order in which they end. `value` is JSON data that must not
+        change.
         """
         del self._open[len(path) :]  # the part itself, if it was an object or array
         for depth in range(len(self._open), len(path)):

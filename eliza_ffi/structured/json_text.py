@@ -17,10 +17,7 @@ because Python's ``int`` rejects more than 4,300 digits. JavaScript reads all nu
 def json_text(value: Any) -> str:
     """Return a value as JSON without white space. Non-ASCII characters are not escaped.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If JSON cannot represent the value, or the value contains a lone surrogate.
+    Raise InvalidArgumentError if JSON cannot represent the value, or it contains a lone surrogate.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -38,10 +35,7 @@ def string_body(text: str) -> str:
 def string_from_body(body: str) -> str:
     """Return the text of a JSON string without quotes: the inverse of :func:`string_body`.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If `body` is not the inside of a single JSON string.
+    Raise InvalidArgumentError if `body` is not the inside of a single JSON string.
     """
     value = read_json(f'"{body}"')
     if not isinstance(value, str):
@@ -50,12 +44,9 @@ def string_from_body(body: str) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text; raise InvalidArgumentError if the text is not JSON.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the text is not JSON. Unlike in Python's reader, NaN and infinities are rejected.
+    Unlike in Python's reader, NaN and infinities are rejected.
     """
     check_kind("text", text, (str, bytes), "a string")
     try:

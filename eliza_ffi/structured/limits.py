@@ -34,18 +34,9 @@ _VALUE = re.compile(r"/(?:const(?:/|$)|enum/\d)")
 
 
 def checked_text(kind: str, text: Any) -> str:
-    """Check a regular expression or a grammar, and return it.
+    """Check a regular expression or a grammar, and return it. Messages call it `kind`.
 
-    Parameters
-    ----------
-    kind
-        What messages call the text, such as ``"Lark grammar"``.
-    text
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a string, contains a lone surrogate, or is too long.
+    Raise InvalidArgumentError if it is not a string, contains a lone surrogate, or is too long.
     """
     if not isinstance(text, str):
         raise wrong(f"a {kind}", "a string", text)
@@ -56,11 +47,8 @@ def checked_text(kind: str, text: Any) -> str:
 def checked_schema(schema: Any) -> str:
     """Check a schema, and return it as JSON.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the schema is not JSON, a keyword's value has a wrong form, or a limit is exceeded. The
-        message names the place.
+    Raise InvalidArgumentError with the location if the schema is not JSON, a keyword's value has a
+    wrong form, or a limit is exceeded.
     """
     _check_parts(schema)
     try:

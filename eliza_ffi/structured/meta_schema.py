@@ -14,19 +14,10 @@ from ..errors import InvalidArgumentError
 def checked_draft(schema_text: str) -> Any:
     """Return jsonschema's class for a schema's draft, after a check of all keywords.
 
-    Each keyword must have a value of the form that the draft's meta-schema demands. A schema
-    without ``$schema`` is of draft 2020-12, unless it has a form of older drafts that many programs
-    write: lists in ``items`` (draft 7), or flags in ``exclusiveMinimum`` (draft 4).
-
-    Parameters
-    ----------
-    schema_text
-        The schema as JSON.
-
-    Raises
-    ------
-    InvalidArgumentError
-        With the keyword's JSON pointer.
+    Each keyword must have a value of the form that the draft's meta-schema demands; otherwise raise
+    InvalidArgumentError with the keyword's JSON pointer. A schema without ``$schema`` is of draft
+    2020-12, unless it has a form of older drafts that many programs write: lists in ``items``
+    (draft 7), or flags in ``exclusiveMinimum`` (draft 4).
     """
     import jsonschema
 

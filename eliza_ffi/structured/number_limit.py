@@ -77,14 +77,8 @@ class NumberTokens:
 class NumberLimit:
     """Tracks one text, and limits the digits of the numbers in its JSON values.
 
-    Parameters
-    ----------
-    tokens
-        The digit masks of the vocabulary.
-    most
-        The maximum number of digits of a number.
-    after
-        The strings after which a JSON value begins. By default the whole text is JSON.
+    A number has at most `most` digits. JSON values begin after one of the strings `after`; by
+    default the whole text is JSON.
     """
 
     def __init__(self, tokens: NumberTokens, most: int, after: Sequence[bytes] = (b"",)) -> None:

@@ -175,16 +175,9 @@ class PlacedSpan:
     def check_follower(self, following: str | None) -> None:
         """Check that the end of the value can be recognized by the text that follows.
 
-        Parameters
-        ----------
-        following
-            The following literal; ``""`` at the end of the skeleton; None if another value follows
-            directly.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the end could not be recognized, or the value is not allowed at this position.
+        `following` is the following literal; ``""`` at the end of the skeleton; None if another
+        value follows directly. Raise InvalidArgumentError if the end could not be recognized, or
+        the value is not allowed at this position.
         """
         name = f"a {self.span.kind} span"
         if self.in_string and self.span.rule is None:
@@ -222,13 +215,7 @@ span, because a later span may depend on an earlier one."""
 
 @functools.lru_cache(maxsize=128)
 def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
-    """Return the automaton of a pattern. Inside a JSON string it excludes text that needs escaping.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the pattern has an error, or all text that it matches is excluded.
-    """
+    """Return the automaton of a pattern, inside a JSON string without text that needs escapes."""
     return compile_regex(pattern, _NEED_ESCAPE if in_string else "")
 
 

@@ -111,11 +111,9 @@ class SchemaGrammar:
 def schema_grammar(schema: Mapping[str, Any] | bool) -> SchemaGrammar:
     """Compile a JSON Schema.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If this is not a JSON Schema, exceeds a limit of :mod:`.limits`, or has a keyword that
-        llguidance supports in neither mode. The message names the keyword and its location.
+    Raise InvalidArgumentError if this is not a JSON Schema, exceeds a limit of :mod:`.limits`, or
+    has a keyword that llguidance supports in neither mode. The message names the keyword and its
+    location.
     """
     return grammar_of_text(checked_schema(schema))
 

@@ -110,14 +110,8 @@ class PlannedChoice:
 class SchemaPlan:
     """The choices in the answers of one JSON Schema.
 
-    Parameters
-    ----------
-    schema
-        It must have passed :func:`.limits.checked_schema`, and must not change.
-    comma, colon
-        How JSON's separators are written.
-    before, after
-        Fixed text around the JSON value.
+    The schema must have passed :func:`.limits.checked_schema`, and must not change. `comma` and
+    `colon` are JSON's separators. `before` and `after` are fixed text around the JSON value.
     """
 
     def __init__(

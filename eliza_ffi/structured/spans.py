@@ -160,11 +160,8 @@ def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 def check_text(text: object, name: str) -> None:
     """Check a string in a skeleton.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a string, has a lone surrogate, or has a NUL character and `name` is one of
-        ``value``, ``rule`` and ``grammar``.
+    Raise InvalidArgumentError if it is not a string, has a lone surrogate, or has a NUL character
+    and `name` is one of ``value``, ``rule`` and ``grammar``.
     """
     if not isinstance(text, str):
         raise wrong(name, "a string", text)

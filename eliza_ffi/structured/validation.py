@@ -34,18 +34,11 @@ _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 
 
 def schema_validator(schema_text: str) -> Callable[[str], Any]:
-    """Return a function that reads a JSON text and validates its value.
+    """Return a function that reads a JSON text and returns its value, if it is valid.
 
-    Parameters
-    ----------
-    schema_text
-        The schema as JSON. Its ``$schema`` names the draft; the default is 2020-12.
-
-    Returns
-    -------
-    callable
-        It takes the JSON text and returns the value. It raises InvalidArgumentError, which is a
-        ValueError, if the text is not JSON or the value is not valid.
+    The schema is given as JSON. Its ``$schema`` names the draft; the default is 2020-12. The
+    function raises InvalidArgumentError, which is a ValueError, if the text is not JSON or not
+    valid.
     """
 
     def value(text: str) -> Any:
