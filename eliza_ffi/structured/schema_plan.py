@@ -15,15 +15,16 @@ import itertools
 import json
 import math
 import re
+import string
 import threading
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import InvalidArgumentError
-from .json_text import json_text, read_json
+from .json_text import JsonScanner, json_text, read_json
 from .number_values import list_few_numbers
 from .schema import ANNOTATIONS, reference_target, schema_parts
 
@@ -53,11 +54,11 @@ _TYPE_NAMES: dict[type, tuple[str, ...]] = {
     dict: ("object",),
     type(None): ("null",),
 }
-_SCALAR = re.compile(rb"[-+.0-9A-Za-z]*")
-_IN_STRING = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
+_SCALAR = frozenset(b"-+.0123456789" + string.ascii_letters.encode())
 _ESCAPED = re.compile(r'\\[^"\\]|\x7f')
 _SPELLED_ONE_WAY = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 
+T = TypeVar("T")
 Steps = Generator["PlannedChoice | None", None, None]
 
 
@@ -123,7 +124,7 @@ class SchemaPlan:
         self.before = before
         self.after = after
         self._lock = threading.RLock()
-        # By the identity of a part. None while the labels of the part are being computed.
+        # By the identity of a part.
         self._labels: dict[int, list[Label] | None] = {}
         self._alternatives: dict[int, list[tuple[str, Any]] | None] = {}
         self._is_impossible: dict[int, bool] = {}
@@ -147,11 +148,17 @@ class SchemaPlan:
         """Return the values of a resolved schema that lists them; None if it does not."""
         if not isinstance(part, Mapping):
             return None
+        return self._once(self._labels, self._listed, part)
+
+    def _once(
+        self, known: dict[int, T | None], find: Callable[[Any], T | None], part: Any
+    ) -> T | None:
+        """Return what is found for a part, which is found once. Meanwhile, it is None."""
         with self._lock:
-            if id(part) not in self._labels:
-                self._labels[id(part)] = None
-                self._labels[id(part)] = self._listed(part)
-            return self._labels[id(part)]
+            if id(part) not in known:
+                known[id(part)] = None
+                known[id(part)] = find(part)
+            return known[id(part)]
 
     def _listed(self, part: Mapping[str, Any]) -> list[Label] | None:
         keywords = part.keys() - ANNOTATIONS
@@ -201,11 +208,7 @@ class SchemaPlan:
 
         None if the schema has no alternatives, or they cannot be told apart so easily.
         """
-        with self._lock:
-            if id(part) not in self._alternatives:
-                self._alternatives[id(part)] = None
-                self._alternatives[id(part)] = self._told_apart(part)
-            return self._alternatives[id(part)]
+        return self._once(self._alternatives, self._told_apart, part)
 
     def _told_apart(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
         found: list[tuple[str, Any]] = []
@@ -420,11 +423,11 @@ class PlanReader:
             raise _LostError
         self._at += len(data)
 
-    def _peek(self) -> Generator[None, None, bytes]:
+    def _peek(self) -> Generator[None, None, int]:
         """Return the next byte, as soon as it is written."""
         while len(self._text) <= self._at:
             yield None
-        return bytes(self._text[self._at : self._at + 1])
+        return self._text[self._at]
 
     def _one_of(
         self, path: str, labels: Sequence[Label], is_value: bool = False
@@ -456,51 +459,24 @@ class PlanReader:
             raise _LostError
         return max(written, key=lambda label: len(label.text))
 
-    def _free(self) -> Generator[None, None, None]:
-        """Read a value of any kind."""
-        depth = 0
-        while True:
-            first = yield from self._peek()
-            if first in b",: \t\r\n":
-                self._at += 1
-                continue
-            if first == b'"':
-                yield from self._string()
-            elif first in b"{[}]":
-                depth += 1 if first in b"{[" else -1
-                self._at += 1
-            else:
-                yield from self._scalar()
-            if depth <= 0:
-                return
+    def _free(self) -> Generator[None, None, bytes]:
+        """Read a value of any kind, and return it.
 
-    def _string(self) -> Generator[None, None, bytes]:
-        """Read a string, and return it with its quotes."""
-        begin = self._at
-        if (yield from self._peek()) != b'"':
-            raise _LostError
-        self._at += 1
+        A number or a word ends where other text begins.
+        """
+        begin, scanner, in_scalar = self._at, JsonScanner(), False
         while True:
-            yield from self._peek()
-            found = _IN_STRING.match(self._text, self._at)
-            self._at = self._at if found is None else found.end()
-            if self._text[self._at : self._at + 1] == b'"':
-                self._at += 1
-                return bytes(self._text[begin : self._at])
-            if self._at < len(self._text):  # a backslash whose character has not been written
-                yield None
-
-    def _scalar(self) -> Generator[None, None, None]:
-        """Read a number or a word. It ends where other text begins."""
-        while True:
-            found = _SCALAR.match(self._text, self._at)
-            end = self._at if found is None else found.end()
-            if end < len(self._text):
-                if end == self._at:
-                    raise _LostError
-                self._at = end
-                return
-            yield None
+            byte = yield from self._peek()
+            if in_scalar and byte not in _SCALAR:
+                break
+            was_in_string = scanner.in_string
+            scanner.push(chr(byte))
+            self._at += 1
+            if scanner.depth == 0 and not scanner.in_string:
+                in_scalar = byte in _SCALAR
+                if was_in_string or byte in b"]}":
+                    break
+        return bytes(self._text[begin : self._at])
 
     # ---- values ----------------------------------------------------------------------------------
 
@@ -542,7 +518,7 @@ class PlanReader:
                 return
             if name is True:
                 self._at -= 1  # its quote
-                name = read_json((yield from self._string()).decode())
+                name = read_json((yield from self._free()).decode())
                 self._expect(self._plan.colon)
             index = names.index(name) + 1 if name in names[index:] else len(names)
             n += 1
