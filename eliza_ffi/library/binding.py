@@ -43,6 +43,7 @@ from ..errors import (
 )
 from .abi import PREFIX, symbols_of
 from .cffi_values import (
+    ANY_TURN,
     MOST_TOKENS_PER_PULL,
     TOKENS_PER_PULL,
     CallbackState,
@@ -55,7 +56,7 @@ from .cffi_values import (
 )
 from .dialect import dialect_of
 from .loading import Library
-from .log_lines import raise_interrupt
+from .log_lines import interrupts, raise_interrupt
 from .protocol import (
     EndingScores,
     EotScore,
@@ -118,6 +119,18 @@ EMBEDDING_CAP = 4096
 """The buffer size of the first attempt. If it is too small, the library returns the size needed."""
 
 
+class _Functions(dict[str, Any]):
+    """The functions of a library by their names without the prefix, as far as they were needed."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def __missing__(self, name: str) -> Any:
+        self._library.need(PREFIX + name)
+        self[name] = getattr(self._library.lib, PREFIX + name)
+        return self[name]
+
+
 class CffiBinding:
     """Calls libelizainference: this project's library, or another library of that name.
 
@@ -145,7 +158,7 @@ class CffiBinding:
             for bit, name in self._ffi.typeof("eliza_strategy").elements.items()
         }
         self._dialect = dialect_of(library)
-        self._functions: dict[str, Any] = {}  # by their short names, as far as they were needed
+        self._functions = _Functions(library)
         self._supported: dict[str, bool] = {}
         self._callbacks: dict[tuple[Any, str], CallbackState] = {}
         # A stream keeps calling the callback that was set when it was opened. Handles of replaced
@@ -312,7 +325,7 @@ class CffiBinding:
 
         The call returns earlier if the generation ends, or after 256 tokens.
         """
-        pull, count = self._function("llm_stream_next_many"), stream.wide_count
+        pull, count = self._functions["llm_stream_next_many"], stream.wide_count
         with self._turn(stream, "generate"):
             return self._pull(stream, pull, MOST_TOKENS_PER_PULL, count, MOST_MS_PER_PULL)
 
@@ -364,7 +377,7 @@ class CffiBinding:
         on_token
             See :data:`~eliza_ffi.library.protocol.TokenCallback`.
         """
-        push = self._function("llm_stream_generate")
+        push = self._functions["llm_stream_generate"]
         check_callable("on_token", on_token)
         check_whole("max_tokens", max_tokens, 0)
         state = CallbackState(on_token)
@@ -403,7 +416,7 @@ class CffiBinding:
 
     def stats(self, stream: CffiStream) -> StreamStats:
         """Return the counters of the stream."""
-        read = self._function("llm_stream_stats")
+        read = self._functions["llm_stream_stats"]
         struct = self._ffi.new("eliza_llm_stream_stats_t *")
         doing = "read the stream's counters"
         with self._turn(stream, doing):
@@ -534,7 +547,7 @@ class CffiBinding:
 
     def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer."""
-        write = self._function("llm_stream_fill")
+        write = self._functions["llm_stream_fill"]
         check_kind("span", span, Mapping, "a mapping, as the C header describes it")
         try:
             raw = json.dumps(span).encode()
@@ -591,7 +604,7 @@ class CffiBinding:
         return self._prepared(ctx, "prepare_token_trie", _payload_bytes(payload), n)
 
     def _prepared(self, ctx: Any, name: str, raw: bytes, n: int) -> PreparedChoices:
-        prepare = self._function(name)
+        prepare = self._functions[name]
         self._check_ctx(ctx)
         check_whole("n", n, 0)
         longest = self._ffi.new("size_t *")
@@ -620,7 +633,7 @@ class CffiBinding:
         self, stream: CffiStream, name: str, what: str, *labels: Any, mode: int
     ) -> None:
         """Call a function that starts a span with labels; `what` names the labels in messages."""
-        start = self._function(name)
+        start = self._functions[name]
         check_whole("mode", mode, 0)
         with self._turn(stream, f"set {what}"):
             status: Any = start(stream.pointer, *labels, mode)
@@ -631,13 +644,13 @@ class CffiBinding:
 
     def clear_token_trie(self, stream: CffiStream) -> None:
         """End the span, if one is active."""
-        clear = self._function("clear_token_trie")
+        clear = self._functions["clear_token_trie"]
         with self._turn(stream, "clear the token trie"):
             clear(stream.pointer)
 
     def token_trie_leaf(self, stream: CffiStream) -> TrieLeaf | None:
         """Return the leaf on which the last span ended, or None if no span has ended on a leaf."""
-        leaf = self._function("token_trie_leaf")
+        leaf = self._functions["token_trie_leaf"]
         null, logprob = self._ffi.NULL, self._ffi.new("double *")
         with self._turn(stream, "read the leaf"):
             if leaf(stream.pointer, null, 0, logprob) < 0:
@@ -656,7 +669,7 @@ class CffiBinding:
         The leaves are in the order of the payload. Call this after the start of the span and before
         its first token.
         """
-        scores = self._function("token_trie_scores")
+        scores = self._functions["token_trie_scores"]
         with self._turn(stream, "score the choices"):
             count = scores(stream.pointer, self._ffi.NULL, 0)
             logprobs = np.zeros(max(count, 0), dtype=np.float64)
@@ -864,7 +877,7 @@ class CffiBinding:
         parse_special
             Whether to read the name of a special token in `text` as that token.
         """
-        free = self._function("free_tokens")
+        free = self._functions["free_tokens"]
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
         special = check_flag("add_special", add_special), check_flag("parse_special", parse_special)
         out = self._ffi.new("int **")
@@ -969,18 +982,11 @@ class CffiBinding:
 
     # ---- checks ------------------------------------------------------------------------------
 
-    def _function(self, name: str) -> Any:
-        """Return a function of the library; raise NotSupportedError if the library lacks it."""
-        found = self._functions.get(name)
-        if found is None:
-            self.library.need(PREFIX + name)
-            found = self._functions[name] = getattr(self._lib, PREFIX + name)
-        return found
-
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Reserve the stream for one call."""
-        if not isinstance(stream, CffiStream):
-            self._check_stream(stream)
+        if type(stream) is CffiStream:
+            return ANY_TURN
+        self._check_stream(stream)
         return stream.turn(doing)
 
     def _check_stream(self, stream: Any) -> None:
@@ -1020,7 +1026,8 @@ class CffiBinding:
 
     def _reraise_from_callbacks(self, ctx: Any) -> None:
         """Raise the exception of a callback of the context, now that the C call has returned."""
-        raise_interrupt()
+        if interrupts:
+            raise_interrupt()
         if self._callbacks:
             for (of, _), state in list(self._callbacks.items()):
                 if of == ctx:
@@ -1033,8 +1040,9 @@ class CffiBinding:
 
         `doing` describes the call in messages, after the word "cannot".
         """
-        function = self._function(name)
-        self._check_ctx(ctx)
+        function = self._functions[name]
+        if not isinstance(ctx, self._ffi.CData):
+            self._check_ctx(ctx)
         if ctx != self._ffi.NULL:
             self._dialect.check(ctx, doing)
         error = self._ffi.new("char **")
@@ -1046,7 +1054,7 @@ class CffiBinding:
 
     def _call_on(self, stream: CffiStream, name: str, doing: str, *arguments: Any) -> int:
         """Do the same as :meth:`_call` for a function that takes a stream."""
-        function = self._function(name)
+        function = self._functions[name]
         with self._turn(stream, doing):
             status = int(function(stream.pointer, *arguments, stream.error))
             self._reraise_from_callbacks(stream.ctx)

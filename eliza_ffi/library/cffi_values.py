@@ -51,7 +51,7 @@ CONFIG_CHECKS: dict[str, Callable[[str, Any], object]] = {
 }
 """The check of each field of a stream's configuration."""
 
-_ANY_TURN: AbstractContextManager[None] = nullcontext()
+ANY_TURN: AbstractContextManager[None] = nullcontext()
 
 
 def token_array(tokens: Tokens, name: str = "tokens") -> NDArray[np.int32]:
@@ -143,7 +143,7 @@ class CffiStream:
 
         This class reserves nothing, because this project's library checks for concurrent calls.
         """
-        return _ANY_TURN
+        return ANY_TURN
 
     def decode(self, text: bytes, done: bool) -> str:
         """Return the text of a step; `done` says whether it is the last step.

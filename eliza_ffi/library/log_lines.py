@@ -8,7 +8,7 @@ import logging
 import threading
 from typing import Any
 
-__all__ = ["forward_log_lines", "raise_interrupt"]
+__all__ = ["forward_log_lines", "interrupts", "raise_interrupt"]
 
 logger = logging.getLogger("eliza_ffi.native")
 # Without this handler, Python writes warnings to stderr if the program has not set up logging.
@@ -17,7 +17,7 @@ logger.addHandler(logging.NullHandler())
 LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 
 _of_thread = threading.local()
-_interrupts: dict[int, KeyboardInterrupt] = {}
+interrupts: dict[int, KeyboardInterrupt] = {}
 """The interrupts that arrived in a log callback, by thread. Nearly always empty."""
 
 
@@ -29,7 +29,7 @@ def forward_log_lines(ffi: Any, lib: Any) -> None:
 
 def raise_interrupt() -> None:
     """Raise the KeyboardInterrupt that arrived in the log callback during a C call, if any."""
-    if _interrupts and (error := _interrupts.pop(threading.get_ident(), None)) is not None:
+    if interrupts and (error := interrupts.pop(threading.get_ident(), None)) is not None:
         raise error
 
 
@@ -57,7 +57,7 @@ def _log_callback(ffi: Any) -> Any:
         try:
             _log(LEVELS.get(number, logging.INFO), ffi.string(text).decode("utf-8", "replace"))
         except KeyboardInterrupt as error:  # must not propagate through C code
-            _interrupts[threading.get_ident()] = error
+            interrupts[threading.get_ident()] = error
 
     return ffi.callback("eliza_log_callback", on_text)
 
