@@ -135,7 +135,8 @@ def test_the_openapi_document_allows_exactly_the_accepted_requests(path: str) ->
 
 
 @pytest.mark.parametrize("path", RIGHT)
-def test_slightly_wrong_requests_do_not_make_the_server_fail(server: Served, path: str) -> None:
+def test_wrong_requests_do_not_make_the_server_fail(server: Served, path: str) -> None:
+    """Most are slightly wrong; the bodies of the others are damaged."""
     draw = random.Random(path)
     codes: Counter[int] = Counter()
     with server.client() as client:
@@ -147,21 +148,13 @@ def test_slightly_wrong_requests_do_not_make_the_server_fail(server: Served, pat
             codes[answer.status_code] += 1
             assert answer.status_code in (200, 400, 422), (answer.text, json.dumps(body))
             check_documented(answer, document, path)
+        for _ in range(N_REQUESTS // 2):
+            content, headers = damaged(RIGHT[path], draw)
+            answer = client.post(path, content=content, headers=headers)
+            assert answer.status_code in (200, 400, 413, 422), (answer.text, content[:300])
+            codes[-1] += answer.status_code != 200
+            check_documented(answer, document, path)
+        assert client.post(path, json=RIGHT[path]).status_code == 200
     wrong = 422 if path == SYSTEMONE else 400
     assert codes[200] > N_REQUESTS / 20 and codes[wrong] > N_REQUESTS / 20  # enough of both kinds
-
-
-@pytest.mark.parametrize("path", RIGHT)
-def test_damaged_bodies_do_not_make_the_server_fail(server: Served, path: str) -> None:
-    draw = random.Random(path)
-    statuses: Counter[int] = Counter()
-    with server.client() as client:
-        for _ in range(N_REQUESTS // 2):
-            body, headers = damaged(RIGHT[path], draw)
-            answer = client.post(path, content=body, headers=headers)
-            statuses[answer.status_code] += 1
-            assert answer.status_code in (200, 400, 413, 422), (answer.text, body[:300])
-            if answer.status_code != 200:
-                assert answer.json()["error"]["message"]
-        assert client.post(path, json=RIGHT[path]).status_code == 200
-    assert statuses.keys() - {200}, "no body was rejected"
+    assert codes[-1], "no damaged body was rejected"

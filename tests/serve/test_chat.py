@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served import ROUNDING, Order, Served, rejected
+from served import ROUNDING, Order, Served, events_of, rejected
 
 from eliza_ffi import Model
 from eliza_ffi.serve.chat import ChatMessage, _message
@@ -142,18 +142,21 @@ def test_each_chunk_of_a_stream_has_the_logprobs_of_its_text(create: Any) -> Non
     assert [each.token for each in found] == [each.token for each in whole.logprobs.content]
 
 
-@pytest.mark.parametrize("field", ["structured_outputs", "guided_choice"])
-def test_an_exact_choice_has_probabilities(create: Any, tiny_model: Model, field: str) -> None:
+def test_an_exact_choice_has_probabilities(client: Any, create: Any, tiny_model: Model) -> None:
     labels = ["yes", "no", "I do not know"]
-    given = {"choice": labels} if field == "structured_outputs" else labels
-    found = create(extra_body={field: given})
+    extra = {"guided_choice": labels}
+    (choice,) = create(extra_body={"structured_outputs": {"choice": labels}}).choices
+    (same,) = create(extra_body=extra).choices
+    response = client.responses.create(model="any", input=HELLO, extra_body=extra)
+    (other,) = client.completions.create(model="any", prompt="Hello", extra_body=extra).choices
     expected = tiny_model.choose(HELLO, labels, mode="best", probabilities=True)
-    (choice,) = found.choices
-    assert choice.message.content == expected.value and expected.probabilities is not None
-    assert list(choice.probabilities) == labels
-    assert list(choice.probabilities.values()) == pytest.approx(
-        list(expected.probabilities.values()), abs=ROUNDING
-    )
+    assert expected.probabilities is not None and other.text in labels
+    assert choice.message.content == same.message.content == response.output_text == expected.value
+    probabilities = list(expected.probabilities.values())
+    for found in (choice, same, response.output[0]):
+        assert list(found.probabilities) == labels
+        assert list(found.probabilities.values()) == pytest.approx(probabilities, abs=ROUNDING)
+    assert sum(other.probabilities.values()) == pytest.approx(1)
 
 
 def test_a_choice_longer_than_the_limit_is_an_error(server: Served) -> None:
@@ -200,19 +203,10 @@ def test_other_servers_forms_of_limits_are_understood(create: Any, limit: dict[s
         assert len(text) == 3 and set(text) <= set("abc")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_json_object_is_whole_or_an_error(server: Served, stream: bool) -> None:
-    body = {"messages": HELLO, "response_format": {"type": "json_object"}}
-    whole = httpx.post(server.url + PATH, json=body, timeout=60).json()
-    assert isinstance(json.loads(whole["choices"][0]["message"]["content"]), dict)
-    cut = httpx.post(server.url + PATH, json={**body, "max_tokens": 2, "stream": stream})
-    if stream:
-        last = cut.text.strip().split("\n\n")[-1]
-        error = json.loads(last.removeprefix("data: "))["error"]
-    else:
-        assert cut.status_code == 422
-        error = cut.json()["error"]
-    assert error["code"] == "incomplete_answer" and error["param"] == "max_tokens"
+def test_a_json_object_is_whole(create: Any) -> None:
+    """That a part of one is an error is tested in ``test_streams.py``."""
+    (choice,) = create(response_format={"type": "json_object"}).choices
+    assert isinstance(json.loads(choice.message.content), dict)
 
 
 def check_calls(calls: Any) -> None:
@@ -406,7 +400,7 @@ def test_the_bytes_of_tokens_join_to_the_content(server: Served) -> None:
         (choice,) = client.post(PATH, json=chat).json()["choices"]
         text = client.post(PATH, json={**chat, "stream": True}).text
         (part,) = client.post("/v1/responses", json=response).json()["output"][0]["content"]
-    chunks = [json.loads(each[6:])["choices"][0] for each in text.split("\n\n")[:-2]]
+    chunks = [event["choices"][0] for event in events_of(text)]
     streamed = [e for each in chunks if each["logprobs"] for e in each["logprobs"]["content"]]
     whole = choice["logprobs"]["content"]
     for entries in (whole, streamed, part["logprobs"]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from served import ROUNDING, Served
+from served import ROUNDING, Served, events_of
 
 from eliza_ffi import Model, TokenLogprob
 from eliza_ffi.serve.completions import _named
@@ -76,25 +75,16 @@ def test_echo_reports_the_log_probabilities_of_the_prompt(
 
 
 def test_an_echo_goes_on_after_an_end_token(create: Any, tiny_model: Model) -> None:
-    prompt = "One.<|im_end|>\nTwo three"
-    tokens = tiny_model.prompt_tokens(prompt)
-    found = create(prompt=prompt, temperature=0, echo=True, logprobs=2, max_tokens=0)
-    (choice,) = found.choices
-    assert choice.text == prompt
-    assert len(choice.logprobs.tokens) == len(tokens)
-    assert found.usage.completion_tokens == 0
-    assert found.usage.prompt_tokens == len(tokens)
-    expected = tiny_model.prompt_logprobs(prompt, 2)
-    assert choice.logprobs.token_logprobs[1:] == pytest.approx(
-        [each.logprob for each in expected[1:]], abs=ROUNDING
-    )
-
-
-def test_an_echo_of_one_token_generates_nothing(create: Any, tiny_model: Model) -> None:
-    tokens = tiny_model.prompt_tokens(PROMPT)[:1]
-    found = create(prompt=tokens, temperature=0, echo=True, logprobs=1, max_tokens=0)
-    assert found.usage.completion_tokens == 0
-    assert found.choices[0].logprobs.token_logprobs == [None]
+    tokens = tiny_model.prompt_tokens("One.<|im_end|>\nTwo three")
+    asked = {"temperature": 0, "echo": True, "logprobs": 2, "max_tokens": 0}
+    for n in (len(tokens), 1):  # an echo of one token generates nothing, either
+        found = create(prompt=tokens[:n], **asked)
+        logprobs = found.choices[0].logprobs
+        assert len(logprobs.tokens) == found.usage.prompt_tokens == n
+        assert found.usage.completion_tokens == 0
+        expected = [each.logprob for each in tiny_model.prompt_logprobs(tokens[:n], 2)]
+        assert logprobs.token_logprobs[0] is None
+        assert logprobs.token_logprobs[1:] == pytest.approx(expected[1:], abs=ROUNDING)
 
 
 def test_an_echo_with_log_probabilities_may_stop_at_a_string(create: Any) -> None:
@@ -116,12 +106,6 @@ def test_logprobs_of_a_continuation_have_alternatives(create: Any) -> None:
     assert [token for part in parts if part for token in part.tokens] == logprobs.tokens
     offsets = [offset for part in parts if part for offset in part.text_offset]
     assert offsets == logprobs.text_offset
-
-
-def test_a_completion_can_be_an_exact_choice(create: Any) -> None:
-    found = create(extra_body={"guided_choice": [" good", " bad"]})
-    assert found.choices[0].text in (" good", " bad")
-    assert sum(found.choices[0].probabilities.values()) == pytest.approx(1)
 
 
 def test_embeddings_match_the_model_in_process(client: Any, tiny_model: Model) -> None:
@@ -158,26 +142,19 @@ def check_logprobs(text: str, found: dict[str, Any], n_top: int) -> None:
     assert n_whole and any(each.startswith("bytes:") for each in found["tokens"])
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_tokens_that_end_inside_a_character_are_named_by_their_bytes(
-    server: Served, stream: bool
-) -> None:
+def test_tokens_that_end_inside_a_character_are_named_by_their_bytes(server: Served) -> None:
     """These tokens shared the name U+FFFD, so their log-probabilities replaced each other."""
     written = "\U0001f389\u1e9e\U0001f389 x"
-    body = {"prompt": "a", "guided_regex": written, "logprobs": 20, "stream": stream}
-    answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
-    if stream:
-        events = [json.loads(each[6:]) for each in answer.text.split("\n\n")[:-2]]
-        parts = [each["choices"][0]["logprobs"] for each in events]
-        assert "".join(each["choices"][0]["text"] for each in events) == written
-        parts = [each for each in parts if each]
+    body = {"prompt": "a", "guided_regex": written, "logprobs": 20}
+    url = f"{server.url}/v1/completions"
+    whole = httpx.post(url, json=body, timeout=60).json()["choices"]
+    stream = httpx.post(url, json={**body, "stream": True}, timeout=60)
+    for choices in (whole, [event["choices"][0] for event in events_of(stream.text)]):
+        assert "".join(each["text"] for each in choices) == written
+        parts = [each["logprobs"] for each in choices if each["logprobs"]]
         names = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
         found = {name: [item for part in parts for item in part[name]] for name in names}
-    else:
-        (choice,) = answer.json()["choices"]
-        found, text = choice["logprobs"], choice["text"]
-        assert text == written
-    check_logprobs(written, found, 20)
+        check_logprobs(written, found, 20)
 
 
 def test_offsets_of_an_echo_count_characters(server: Served) -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from real_templates import real_templates
-from served import DECISIONS, ask, decisions_body
+from served import DECISIONS, ask, decisions_body, events_of, joined
 
 from eliza_ffi import AsyncModel, Model, cli
 from eliza_ffi.chat import ChatTemplate, ChatTokenizer
@@ -150,103 +150,93 @@ def test_requests_are_logged_on_demand(caplog: pytest.LogCaptureFixture) -> None
         assert all(line.startswith(each) for line, each in zip(lines, expected, strict=False))
 
 
-@pytest.mark.parametrize("is_open", [False, True])
+HELLO = [{"role": "user", "content": "Hello, who are you?"}]
+BRIEF = "I can choose actions and answer briefly."
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+
+
+@pytest.fixture
+def thinking_app(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return a function that returns an application whose model writes reasoning between marks.
+
+    The marks are words that the embedded model writes.
+    """
+
+    def make(start: str, end: str) -> Any:
+        format = ThinkingFormat("", start, end, end)
+        monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
+        return make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+
+    return make
+
+
+@pytest.mark.parametrize("start", ["I am", "<|im_start|>assistant\n"])
 def test_reasoning_is_separate_from_the_answer(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, is_open: bool
+    tiny_model: Model, thinking_app: Callable[..., Any], start: str
 ) -> None:
-    """The marks are words that the embedded model writes."""
-    start = "<|im_start|>assistant\n" if is_open else "I am"
-    format = ThinkingFormat("", start, "a small", "a small")
-    monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
-    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
-    hello = [{"role": "user", "content": "Hello, who are you?"}]
-    body = {"messages": hello, "temperature": 0}
-    path = "/v1/chat/completions"
-    text = tiny_model.generate(hello).text
+    text = tiny_model.generate(HELLO).text
     before, _, after = text.partition("a small")
-    before = before.removeprefix("" if is_open else "I am").strip()
+    before, after = before.removeprefix(start).strip(), after.lstrip()
+    body = {"messages": HELLO, "temperature": 0}
     found, streamed, logged = ask(
-        app,
-        ("POST", path, body),
-        ("POST", path, {**body, "stream": True}),
-        ("POST", path, {**body, "stream": True, "logprobs": True}),
+        thinking_app(start, "a small"),
+        ("POST", CHAT, body),
+        ("POST", CHAT, {**body, "stream": True}),
+        ("POST", CHAT, {**body, "stream": True, "logprobs": True}),
     )
     message = found.json()["choices"][0]["message"]
-    assert (message["reasoning_content"], message["content"]) == (before, after.lstrip())
+    assert (message["reasoning_content"], message["content"]) == (before, after)
     usage = found.json()["usage"]["completion_tokens_details"]
     assert usage["reasoning_tokens"] == len(tiny_model.tokenize(before)) > 0
     for stream in (streamed, logged):
-        chunks = [json.loads(each[6:]) for each in stream.text.split("\n\n")[:-2]]
-        deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-        assert "".join(each.get("reasoning_content") or "" for each in deltas) == before
-        assert "".join(each.get("content") or "" for each in deltas) == after.lstrip()
-        assert sum("reasoning_content" in each for each in deltas) > 1
+        chunks = events_of(stream.text)
+        assert (joined(chunks, "reasoning_content"), joined(chunks)) == (before, after)
+        assert sum("reasoning_content" in chunk["choices"][0]["delta"] for chunk in chunks) > 1
     logprobs = [chunk["choices"][0]["logprobs"] for chunk in chunks]
     tokens = [each["token"] for entry in logprobs if entry for each in entry["content"]]
     assert "".join(tokens) == text
 
 
 @pytest.mark.parametrize(
-    ("stop", "reasoning", "content"),
+    ("stop", "content"),
     [
-        (",", "Eliza, a small", "I can choose actions and answer briefly."),
-        ("a", "Eliza, a small", "I c"),
-        (["z", "answer "], "Eliza, a small", "I can choose actions and "),
-        ("small assistant", "Eliza, a small", "I can choose actions and answer briefly."),
-        (". I", "Eliza, a small", "I can choose actions and answer briefly."),
+        (",", BRIEF),
+        ("a", "I c"),
+        (["z", "answer "], "I can choose actions and "),
+        ("small assistant", BRIEF),
+        (". I", BRIEF),
     ],
 )
-@pytest.mark.parametrize("stream", [False, True])
 def test_stop_strings_apply_only_to_the_answer(
-    tiny_model: Model,
-    monkeypatch: pytest.MonkeyPatch,
-    stream: bool,
-    stop: Any,
-    reasoning: str,
-    content: str,
+    thinking_app: Callable[..., Any], stop: Any, content: str
 ) -> None:
-    """The marks are words that the embedded model writes."""
-    format = ThinkingFormat("", "I am", "assistant.", "assistant.")
-    monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
-    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
-    messages = [{"role": "user", "content": "Hello, who are you?"}]
-    body = {"messages": messages, "temperature": 0, "stop": stop, "stream": stream}
-    (answer,) = ask(app, ("POST", "/v1/chat/completions", body))
-    if stream:
-        chunks = [json.loads(each[6:]) for each in answer.text.split("\n\n")[:-2]]
-        deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-        found = [
-            "".join(each.get(name) or "" for each in deltas)
-            for name in ("reasoning_content", "content")
-        ]
-        assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
-    else:
-        (choice,) = answer.json()["choices"]
-        found = [choice["message"]["reasoning_content"], choice["message"]["content"]]
-        assert choice["finish_reason"] == "stop"
-    assert found == [reasoning, content]
+    body = {"messages": HELLO, "temperature": 0, "stop": stop}
+    whole, stream = ask(
+        thinking_app("I am", "assistant."),
+        ("POST", CHAT, body),
+        ("POST", CHAT, {**body, "stream": True}),
+    )
+    (choice,) = whole.json()["choices"]
+    chunks = events_of(stream.text)
+    assert choice["finish_reason"] == chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    reasoning = choice["message"]["reasoning_content"], joined(chunks, "reasoning_content")
+    assert reasoning == ("Eliza, a small",) * 2
+    assert choice["message"]["content"] == joined(chunks) == content
 
 
-def test_reasoning_is_an_item_of_a_response(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The marks are words that the embedded model writes."""
-    format = ThinkingFormat("", "I am", "a small", "a small")
-    monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
-    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
-    asked = {"role": "user", "content": "Hello, who are you?"}
-    body = {"input": [asked], "temperature": 0}
-    path = "/v1/responses"
+def test_reasoning_is_an_item_of_a_response(thinking_app: Callable[..., Any]) -> None:
+    app = thinking_app("I am", "a small")
+    body = {"input": HELLO, "temperature": 0}
     found, streamed, cut = ask(
         app,
-        ("POST", path, body),
-        ("POST", path, {**body, "stream": True}),
-        ("POST", path, {**body, "max_output_tokens": 4}),
+        ("POST", RESPONSES, body),
+        ("POST", RESPONSES, {**body, "stream": True}),
+        ("POST", RESPONSES, {**body, "max_output_tokens": 4}),
     )
     reasoning, message = found.json()["output"]
     assert reasoning["content"] == [{"type": "reasoning_text", "text": "Eliza,"}]
     assert message["content"][0]["text"].startswith("assistant")
-    events = [json.loads(each.split("data: ")[1]) for each in streamed.text.split("\n\n")[:-1]]
+    events = events_of(streamed.text)
     items = events[-1]["response"]["output"]
     assert [each["content"] for each in items] == [reasoning["content"], message["content"]]
     for kind, item in (("reasoning_text", items[0]), ("output_text", items[1])):
@@ -256,9 +246,8 @@ def test_reasoning_is_an_item_of_a_response(
         assert {each["output_index"] for each in deltas} == {items.index(item)}
     (only,) = cut.json()["output"]
     assert only["type"] == "reasoning" and only["status"] == cut.json()["status"] == "incomplete"
-
-    talk = {"input": [asked, reasoning, message, {"role": "user", "content": "And then?"}]}
-    (again,) = ask(app, ("POST", path, {**talk, "max_output_tokens": 2}))
+    talk = {"input": [*HELLO, reasoning, message, *HELLO], "max_output_tokens": 2}
+    (again,) = ask(app, ("POST", RESPONSES, talk))
     assert again.status_code == 200, again.text
 
 
@@ -301,64 +290,59 @@ def test_the_command_serves_until_a_signal(
     assert f"named is served at http://127.0.0.1:{port}/" in capsys.readouterr().out
 
 
-def with_template(model: Model, template: ChatTemplate, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return an application whose model has another chat template."""
-    session = model.session
-    chat = ChatTokenizer(template, session.tokenize, session.detokenize)
-    monkeypatch.setattr(session, "_chat", chat)
-    monkeypatch.setattr(session, "_call_formats", {})
-    return make_app(AsyncModel.of(model), ServeSettings("tiny"))
+@pytest.fixture
+def app_with(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return a function that returns an application whose model has another chat template."""
+
+    def make(template: ChatTemplate) -> Any:
+        session = tiny_model.session
+        chat = ChatTokenizer(template, session.tokenize, session.detokenize)
+        monkeypatch.setattr(session, "_chat", chat)
+        monkeypatch.setattr(session, "_call_formats", {})
+        return make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+
+    return make
 
 
-CALL_OF_ANOTHER_SERVER = {
-    "id": "call_abc123DEF456ghi789",
-    "type": "function",
-    "function": {"name": "f", "arguments": "{}"},
-}
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
 
 
 @pytest.mark.parametrize("with_tools", [False, True])
 def test_calls_of_other_servers_are_read_with_mistrals_template(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, with_tools: bool
+    app_with: Callable[..., Any], with_tools: bool
 ) -> None:
-    template = real_templates()["mistralai-Mistral-Nemo-Instruct-2407"]
-    app = with_template(tiny_model, template, monkeypatch)
-    id = CALL_OF_ANOTHER_SERVER["id"]
-    call: dict[str, Any] = CALL_OF_ANOTHER_SERVER["function"]  # type: ignore[assignment]
+    app = app_with(real_templates()["mistralai-Mistral-Nemo-Instruct-2407"])
+    id, function = "call_abc123DEF456ghi789", {"name": "f", "arguments": "{}"}
+    call = {"id": id, "type": "function", "function": function}
     talk = [
         {"role": "user", "content": "a"},
-        {"role": "assistant", "content": None, "tool_calls": [CALL_OF_ANOTHER_SERVER]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": id, "content": "x"},
     ]
     items = [
         {"role": "user", "content": "a"},
-        {"type": "function_call", "call_id": id, **call},
+        {"type": "function_call", "call_id": id, **function},
         {"type": "function_call_output", "call_id": id, "output": "x"},
     ]
     tools = [{"type": "function", "function": FUNCTION}] if with_tools else None
     flat = [{"type": "function", **FUNCTION}] if with_tools else None
-    answers = ask(
+    for answer in ask(
         app,
-        ("POST", "/v1/chat/completions", {"messages": talk, "tools": tools, "max_tokens": 5}),
-        ("POST", "/v1/responses", {"input": items, "tools": flat, "max_output_tokens": 5}),
-    )
-    for answer in answers:
+        ("POST", CHAT, {"messages": talk, "tools": tools, "max_tokens": 5}),
+        ("POST", RESPONSES, {"input": items, "tools": flat, "max_output_tokens": 5}),
+    ):
         assert answer.status_code == 200, answer.text
 
 
-def test_messages_that_the_template_rejects_are_named(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    template = ChatTemplate("{{ raise_exception('roles must alternate') }}")
-    app = with_template(tiny_model, template, monkeypatch)
-    messages = [{"role": "user", "content": "a"}]
+def test_messages_that_the_template_rejects_are_named(app_with: Callable[..., Any]) -> None:
+    app = app_with(ChatTemplate("{{ raise_exception('roles must alternate') }}"))
+    messages = {"messages": [{"role": "user", "content": "a"}]}
     tools = [{"type": "function", "function": FUNCTION}]
     for path, body, param in (
-        ("/v1/chat/completions", {"messages": messages}, "messages"),
-        ("/v1/chat/completions", {"messages": messages, "tools": tools}, "messages"),
-        ("/v1/responses", {"input": "a"}, "input"),
-        ("/v1/responses", {"input": "a", "stream": True}, "input"),
+        (CHAT, messages, "messages"),
+        (CHAT, {**messages, "tools": tools}, "messages"),
+        (RESPONSES, {"input": "a"}, "input"),
+        (RESPONSES, {"input": "a", "stream": True}, "input"),
     ):
         (answer,) = ask(app, ("POST", path, body))
         assert answer.status_code == 400, answer.text

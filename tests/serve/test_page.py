@@ -10,9 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served import Served, served
-
-from eliza_ffi.library.loading import Library
+from served import KEYS, Served
 
 pytestmark = pytest.mark.slow
 
@@ -197,19 +195,16 @@ def test_a_narrow_screen_needs_no_horizontal_scrolling(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_a_missing_key_is_reported_and_an_entered_key_is_sent(
-    browser: Any, library: Library
-) -> None:
-    with served(environment={"ELIZA_FFI_API_KEY": "a-key"}) as keyed:
-        opened = browser.new_page()
-        opened.goto(keyed.url)
-        ask(opened)
-        assert "API key is wrong or missing" in opened.get_by_role("alert").inner_text()
-        opened.get_by_text("API key", exact=True).click()
-        opened.get_by_label("Key, if the server requires one").fill("a-key")
-        ask(opened)
-        assert opened.locator(".answer").count() == 3
-        opened.close()
+def test_a_missing_key_is_reported_and_an_entered_key_is_sent(browser: Any, keyed: Served) -> None:
+    opened = browser.new_page()
+    opened.goto(keyed.url)
+    ask(opened)
+    assert "API key is wrong or missing" in opened.get_by_role("alert").inner_text()
+    opened.get_by_text("API key", exact=True).click()
+    opened.get_by_label("Key, if the server requires one").fill(KEYS[0])
+    ask(opened)
+    assert opened.locator(".answer").count() == 3
+    opened.close()
 
 
 def test_the_policy_allows_only_the_pages_own_script_and_style(server: Served) -> None:

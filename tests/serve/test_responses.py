@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from served import ROUNDING, Order
+from served import Order
 
 from eliza_ffi import Model
 
@@ -118,21 +118,3 @@ def test_a_call_over_the_limit_makes_the_response_incomplete(create: Any, n: int
     for found in (create(**asked), last.response):
         assert found.status == "incomplete" and found.output == []
         assert found.incomplete_details.reason == "max_output_tokens"
-
-
-def test_an_exact_choice_has_probabilities(create: Any, tiny_model: Model) -> None:
-    found = create(extra_body={"guided_choice": ["yes", "no"]})
-    expected = tiny_model.choose(TALK, ["yes", "no"], mode="best", probabilities=True)
-    assert found.output_text == expected.value and expected.probabilities is not None
-    assert found.output[0].probabilities["yes"] == pytest.approx(
-        expected.probabilities["yes"], abs=ROUNDING
-    )
-
-
-def test_logprobs_are_included_on_request(create: Any) -> None:
-    found = create(
-        temperature=0, max_output_tokens=3, include=["message.output_text.logprobs"], top_logprobs=2
-    )
-    logprobs = found.output[0].content[0].logprobs
-    assert "".join(each.token for each in logprobs) == found.output_text
-    assert all(len(each.top_logprobs) == 2 for each in logprobs)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+from served import ask, events_of
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.serve import endpoint
@@ -84,45 +85,34 @@ def waiting_text(monkeypatch: pytest.MonkeyPatch, read: asyncio.Event) -> None:
     monkeypatch.setattr(writing, "_steps", slow)
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("path", BODIES)
-def test_a_stream_begins_while_the_model_reads_the_prompt(
+async def test_a_stream_begins_while_the_model_reads_the_prompt(
     app: Any, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Earlier versions sent nothing before the first token, which proxies take for a failure."""
+    read = asyncio.Event()
+    waiting_text(monkeypatch, read)
+    exchange = Exchange(app, path, {**BODIES[path], "stream": True})
+    await exchange.until(lambda: bool(exchange.sent))  # the head does not wait for a comment
+    assert [each["type"] for each in exchange.sent] == ["http.response.start"]
+    read.set()
+    await exchange.task
+    read.clear()
     monkeypatch.setattr(endpoint, "COMMENT_SECONDS", 0.05)
-
-    async def scene() -> None:
-        read = asyncio.Event()
-        waiting_text(monkeypatch, read)
-        exchange = Exchange(app, path, {**BODIES[path], "stream": True})
-        await exchange.until(lambda: exchange.text.count(": waiting\n\n") >= 2)
-        assert exchange.sent[0]["status"] == 200
-        assert (b"content-type", b"text/event-stream; charset=utf-8") in exchange.sent[0]["headers"]
-        assert "data:" not in exchange.text
-        read.set()
-        await exchange.task
-        assert "data: {" in exchange.text and exchange.sent[-1]["more_body"] is False
-
-    asyncio.run(scene())
+    exchange = Exchange(app, path, {**BODIES[path], "stream": True})
+    await exchange.until(lambda: exchange.text.count(": waiting\n\n") >= 2)
+    assert exchange.sent[0]["status"] == 200
+    assert (b"content-type", b"text/event-stream; charset=utf-8") in exchange.sent[0]["headers"]
+    assert "data:" not in exchange.text
+    read.set()
+    await exchange.task
+    assert "data: {" in exchange.text and exchange.sent[-1]["more_body"] is False
 
 
-def test_the_head_of_a_stream_does_not_wait_for_a_comment(
-    app: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene() -> None:
-        read = asyncio.Event()
-        waiting_text(monkeypatch, read)
-        exchange = Exchange(app, CHAT, {**BODIES[CHAT], "stream": True})
-        await exchange.until(lambda: bool(exchange.sent))
-        assert [each["type"] for each in exchange.sent] == ["http.response.start"]
-        read.set()
-        await exchange.task
-
-    asyncio.run(scene())
-
-
+@pytest.mark.anyio
 @pytest.mark.parametrize("path", BODIES)
-def test_comments_are_sent_while_a_stream_waits_in_the_queue(
+async def test_comments_are_sent_while_a_stream_waits_in_the_queue(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(endpoint, "COMMENT_SECONDS", 0.05)
@@ -131,22 +121,16 @@ def test_comments_are_sent_while_a_stream_waits_in_the_queue(
     admission = admission_for(model, settings)
     monkeypatch.setattr(admission, "_may_run", lambda _: False)
     app = make_app(model, settings, admission)
-
-    async def scene() -> None:
-        stream = Exchange(app, path, {**BODIES[path], "stream": True})
-        plain = Exchange(app, path, BODIES[path])
-        wrong = Exchange(app, path, {"stream": True, "temperature": "hot"})
-        await asyncio.gather(stream.task, plain.task, wrong.task)
-        assert stream.sent[0]["status"] == 200 and stream.text.startswith(": waiting\n\n")
-        *_, last = stream.text.rstrip().split("\n\n")
-        error = json.loads(last.split("data: ")[1])
-        error = error if path == RESPONSES else error["error"]
-        assert error["code"] == "deadline_exceeded"
-        assert last.startswith("event: error\n") == (path == RESPONSES)
-        assert plain.sent[0]["status"] == wrong.sent[0]["status"] == 504
-        assert "waiting" not in plain.text + wrong.text
-
-    asyncio.run(scene())
+    stream = Exchange(app, path, {**BODIES[path], "stream": True})
+    plain = Exchange(app, path, BODIES[path])
+    wrong = Exchange(app, path, {"stream": True, "temperature": "hot"})
+    await asyncio.gather(stream.task, plain.task, wrong.task)
+    assert stream.sent[0]["status"] == 200 and stream.text.startswith(": waiting\n\n")
+    (error,) = events_of(stream.text)
+    assert error.get("error", error)["code"] == "deadline_exceeded"
+    assert ("event: error\n" in stream.text) == (path == RESPONSES)
+    assert plain.sent[0]["status"] == wrong.sent[0]["status"] == 504
+    assert "waiting" not in plain.text + wrong.text
 
 
 @pytest.mark.parametrize(
@@ -167,19 +151,13 @@ def test_comments_are_sent_while_a_stream_waits_in_the_queue(
 def test_errors_of_a_stream_that_are_known_early_have_a_status(
     app: Any, path: str, change: dict[str, Any], field: str
 ) -> None:
-    async def scene() -> None:
-        exchange = Exchange(app, path, {**BODIES[path], "stream": True, **change})
-        await exchange.task
-        assert exchange.sent[0]["status"] == 400
-        assert json.loads(exchange.text)["error"]["param"] == field
-
-    asyncio.run(scene())
+    (answer,) = ask(app, ("POST", path, {**BODIES[path], "stream": True, **change}))
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == field
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("path", "change", "field"),
     [
@@ -196,23 +174,19 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
     ],
 )
 def test_an_incomplete_answer_names_the_field_that_ended_it(
-    app: Any, path: str, change: dict[str, Any], field: str, stream: bool
+    app: Any, path: str, change: dict[str, Any], field: str
 ) -> None:
     """Earlier versions always named max_tokens, and advised to pass on_limit="close"."""
-
-    async def scene() -> None:
-        body = {**BODIES[path], "guided_json": SCHEMA, "stream": stream, **change}
-        exchange = Exchange(app, path, body)
-        await exchange.task
-        *events, last = exchange.text.rstrip().split("\n\n")
-        error = json.loads(last.split("data: ")[-1])
-        if stream and path == RESPONSES:
-            assert last.startswith("event: error\n") and error["sequence_number"] == len(events)
-        error = error.get("error", error)
+    body = {**BODIES[path], "guided_json": SCHEMA, **change}
+    plain, stream = ask(app, ("POST", path, body), ("POST", path, {**body, "stream": True}))
+    last = (events_of(stream.text) or [stream.json()])[-1]
+    assert plain.status_code == 422
+    for error in (plain.json()["error"], last.get("error", last)):
         assert error["code"] == "incomplete_answer" and error["param"] == field
         assert "on_limit" not in error["message"] and "n_ctx" not in error["message"]
-
-    asyncio.run(scene())
+    if path == RESPONSES:
+        assert "event: error\n" in stream.text
+        assert last["sequence_number"] == len(events_of(stream.text)) - 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -225,12 +199,10 @@ def test_an_answer_that_fills_the_context_says_so(
     text = "word " * 1985
     prompt = {"messages": [{"role": "user", "content": text}]} if path == CHAT else {"prompt": text}
 
-    async def reasons(**body: Any) -> tuple[str, str | None]:
-        exchange = Exchange(app, path, {**body, "stream": stream})
-        await exchange.task
-        *events, last = [each for each in exchange.text.rstrip().split("\n\n") if "{" in each]
-        (choice,) = json.loads(last.split("data: ")[-1])["choices"]
+    def reasons(**body: Any) -> tuple[str, str | None]:
+        (answer,) = ask(app, ("POST", path, {**body, "stream": stream}))
+        (choice,) = (events_of(answer.text)[-1] if stream else answer.json())["choices"]
         return choice["finish_reason"], choice.get("stop_reason")
 
-    assert asyncio.run(reasons(**prompt, **endless, max_tokens=1000)) == ("length", "context_full")
-    assert asyncio.run(reasons(**BODIES[path], **endless)) == ("length", None)
+    assert reasons(**prompt, **endless, max_tokens=1000) == ("length", "context_full")
+    assert reasons(**BODIES[path], **endless) == ("length", None)

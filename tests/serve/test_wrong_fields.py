@@ -18,7 +18,6 @@ BATCH = "/v1/decisions/batch"
 PREDICATE = {"type": "predicate", "instructions": "It is urgent."}
 NOUL = {"type": "noul", "instructions": "It is urgent."}
 TOOL = {"type": "function", "function": {"name": "get_weather"}}
-FLAT_TOOL = {"type": "function", "name": "get_weather"}
 ENDLESS = {
     "type": "function",
     "function": {
@@ -27,7 +26,6 @@ ENDLESS = {
     },
 }
 BROKEN = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{bad"}}
-DEEP = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "[" * 100_000}}
 FLAT_FORMAT = {"type": "json_schema", "name": "a", "schema": {"type": "x"}}
 CONTINUED = [
     {"role": "user", "content": "Hello."},
@@ -110,10 +108,8 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"input": None}, "input: expected a string or an array, got null"),
         ({"input": said("hi")}, "input: expected a string or an array, got an object"),
         ({"input": [said("hi"), {"role": "user"}]}, "input[1].content: this field is missing"),
-        ({"input": [{"type": "wish"}]}, "input[0].type: expected message, function_call, "),
         ({"input": [said([IMAGE])]}, "'input_image': only text is supported"),
         ({"input": [{**OUTPUT, "output": [IMAGE]}]}, "'input_image': only text is supported"),
-        ({"temperature": 0}, f"temperature: {NOT_SUPPORTED}"),
         ({"imput": ""}, f"{NOT_SUPPORTED}; did you mean input?"),
         (
             {"include": ["all"]},
@@ -137,7 +133,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             {"questions": {str(i): NOUL for i in range(401)}},
             "questions: expected at most 400 fields, got 401",
         ),
-        ({"questions": {"": NOUL}}, "questions['']: expected a string that is not empty"),
         ({"questions": {"so": labels(2)}}, "so.type: expected predicate, noul, choice or score"),
         ({"questions": {"so": {"type": "noul"}}}, "the question 'so': instructions are missing"),
         (
@@ -159,7 +154,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
     ],
     CHAT: [
-        ({"temperature": "hot"}, "temperature: expected a number, got 'hot'"),
         ({"temperature": 3}, "temperature: expected at most 2, got 3"),
         ({"max_tokens": 2**40}, "max_tokens: expected at most 2147483647, got"),
         ({"stream_options": {"include_usage": True}}, "this field needs stream: true"),
@@ -167,13 +161,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             {"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]},
             "messages[0].tool_calls[0].function.arguments: expected a JSON object, got '{bad'",
         ),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": [DEEP]}]},
-            "messages[0].tool_calls[0].function.arguments: expected a JSON object, got '[[[[",
-        ),
         ({"guided_json": {"propertyNames": 5}}, "guided_json: JSON schema at #/propertyNames: 5"),
-        ({"guided_regex": "(", "tools": [TOOL]}, "guided_regex: llguidance rejected"),
-        ({"structured_outputs": {"regex": "("}}, "structured_outputs: llguidance rejected"),
         ({"guided_choice": ["a", "a"]}, "guided_choice: expected different labels, got 'a' twice"),
         ({"tool_choice": named("x"), "tools": [TOOL]}, "expected the name of a tool (get_weather)"),
         ({"tool_choice": named("x")}, "tool_choice: 'x' needs tools"),
@@ -186,7 +174,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             {"messages": [said([{"type": "image_url"}])]},
             "messages[0].content[0].type: expected text or refusal, got 'image_url'",
         ),
-        ({"tool_choice": "maybe"}, "expected auto, none or required, got 'maybe'"),
         ({"top_logprobs": 2}, "needs logprobs"),
         ({"store": True}, "store: expected false, got true"),
         ({"top_q": 0.5}, f"top_q: {NOT_SUPPORTED}; did you mean top_p?"),
@@ -205,11 +192,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             "got one of the role user",
         ),
         (
-            {
-                "continue_final_message": True,
-                "add_generation_prompt": True,
-                "messages": CONTINUED,
-            },
+            {"continue_final_message": True, "add_generation_prompt": True, "messages": CONTINUED},
             "not supported together with add_generation_prompt: true",
         ),
         (
@@ -226,32 +209,22 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"previous_response_id": "resp_1"}, "expected null, got 'resp_1'"),
         ({"conversation": "c"}, f"conversation: {NOT_SUPPORTED}"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type: expected function"),
-        ({"input": [{"type": "custom_call"}]}, "input[0].type: expected message"),
         (
             {"input": [{"type": "item_reference", "id": "msg_1"}]},
             "input[0]: expected the item itself, got a reference to it: the server stores nothing",
         ),
         ({"input": [said([IMAGE])]}, "input[0].content[0].type: expected input_text"),
         ({"tool_choice": "required"}, "'required' needs tools"),
-        (
-            {"tool_choice": {"type": "function", "name": "x"}, "tools": [FLAT_TOOL]},
-            "tool_choice: expected the name of a tool (get_weather), got 'x'",
-        ),
         ({"text": {"format": FLAT_FORMAT}}, "text: JSON schema at #/type"),
         (
             {"input": [{"type": "function_call", "name": "f", "arguments": "[]", "call_id": "a"}]},
             "input[0].arguments: expected a JSON object, got '[]'",
-        ),
-        (
-            {"text": {"format": {"type": "json_object"}}, "guided_choice": ["a"]},
-            "expected at most one limit on the answer, got text and guided_choice",
         ),
     ],
     COMPLETIONS: [
         ({"prompt": []}, "prompt: expected 1 or more items"),
         ({"prompt": 1}, "expected a string, token ids, or an array of these, got 1"),
         ({"prompt": [1, 999999]}, "prompt: cannot detokenize: tokens[1]: 999999 is outside the"),
-        ({"grammar": "root"}, "grammar: "),
         ({"prompt": ["a", 1]}, "prompt[1]: expected a string, got 1"),
         ({"n": 2, "prompt": ["a"] * 40}, "n: expected at most 64 answers, got 80"),
         ({"max_tokens": 0}, "max_tokens: expected at least 1 without echo"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import queue
 import signal
@@ -174,6 +175,16 @@ def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
             return [await client.request(how, path, json=body) for how, path, body in requests]
 
     return asyncio.run(scene())
+
+
+def events_of(text: str) -> list[dict[str, Any]]:
+    """Return the JSON of the events of a stream."""
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def joined(chunks: list[dict[str, Any]], name: str = "content") -> str:
+    """Return what the deltas of a chat's stream write into a field of the message."""
+    return "".join(each["choices"][0]["delta"].get(name) or "" for each in chunks)
 
 
 def check_documented(answer: httpx.Response, document: dict[str, Any], path: str) -> None:
