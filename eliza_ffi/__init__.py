@@ -52,6 +52,9 @@ if TYPE_CHECKING:
         StructuredResult,
     )
 
+    __version__: str
+    """The version of the installed package."""
+
 __all__ = [
     "AsyncModel",
     "AsyncTextStream",
@@ -96,9 +99,6 @@ __all__ = [
     "__version__",
 ]
 
-__version__ = "0.2.0"
-"""The version of the package."""
-
 _ROOMS = (
     "errors",
     "sampling",
@@ -116,6 +116,9 @@ _ROOMS = (
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use, because importing numpy and cffi is slow."""
+    if name == "__version__":
+        globals()[name] = importlib.import_module("importlib.metadata").version("eliza-ffi")
+        return globals()[name]
     if name in __all__:
         for room in _ROOMS:
             module = importlib.import_module(f".{room}", __name__)
