@@ -22,14 +22,8 @@ def label_logprobs(
 
     At each token, the probability is the softmax over the tokens that can continue a label. If
     another label ends there, it is the softmax over the vocabulary. All tokens that continue no
-    label then count for the label that ends.
-
-    Parameters
-    ----------
-    labels
-        The tokens of each label.
-    logits_after
-        Returns the logits of the whole vocabulary after the prompt and the given tokens.
+    label then count for the label that ends. `logits_after` returns the logits of the whole
+    vocabulary after the prompt and the given tokens.
     """
     wholes = {tuple(label) for label in labels}
     next_tokens: dict[tuple[int, ...], set[int]] = {}
@@ -62,14 +56,7 @@ def label_logprobs(
 
 @dataclass(frozen=True)
 class Exhaustive:
-    """All labels and their log-probabilities.
-
-    Attributes
-    ----------
-    texts : sequence of str
-    logprobs : array, shape [n_labels]
-        Natural logarithms.
-    """
+    """All labels and their log-probabilities (natural logarithms)."""
 
     texts: Sequence[str]
     logprobs: Floats
@@ -88,17 +75,9 @@ class Exhaustive:
     def check(self, ranked: RankResult[str], k: int, tolerance: float) -> None:
         """Assert that a ranking has the `k` most probable labels, in order.
 
+        `tolerance` is the largest difference between two computations of the same log-probability.
         Labels may change places only if their log-probabilities differ by at most twice the
-        tolerance, because the two computations round differently.
-
-        Parameters
-        ----------
-        ranked
-            The result of `Model.rank`.
-        k
-            The requested number of labels.
-        tolerance
-            The largest difference between two computations of the same log-probability.
+        tolerance.
         """
         assert ranked.proven
         assert len(ranked.labels) == len(set(ranked.labels)) == min(k, len(self.texts))

@@ -47,13 +47,7 @@ class Node:
 
 
 class SimpleTrie:
-    """The bytes of all tokens as a tree. Tokens without bytes are left out.
-
-    Attributes
-    ----------
-    n_nodes : int
-        The number of nodes, including the root.
-    """
+    """The bytes of all tokens as a tree of `n_nodes` nodes. Tokens without bytes are left out."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self.n_nodes = 1

@@ -12,15 +12,9 @@ __all__ = ["TokenTrieNode", "build_token_trie"]
 
 @dataclass
 class TokenTrieNode:
-    """A node of the trie; it represents a prefix of one or more labels.
+    """A node of the trie, which represents a prefix of one or more labels, by the next token.
 
-    Attributes
-    ----------
-    children : dict of int to TokenTrieNode
-        The child for each possible next token.
-    leaf : TokenTreeLeaf or None
-        The label that is complete at this node; the first one if several labels have the same
-        tokens.
+    `leaf` is the label that is complete here; the first one if several labels have the same tokens.
     """
 
     children: dict[int, TokenTrieNode] = field(default_factory=dict)

@@ -14,20 +14,32 @@ True
 
 from __future__ import annotations
 
-from .adaptive_p import AdaptiveP
+from .arithmetic import MersenneTwister
 from .candidates import MIN_KEEP, Candidates, Sampler
 from .chain import Chain
-from .draws import Dist, Greedy, Gumbel
-from .dry import Dry, breaker_sequences
 from .gumbel import gumbel_argmax, gumbel_noise, gumbel_uniform, pcg_hash
-from .infill import Infill, InfillVocabulary
-from .logit_bias import LogitBias
-from .mirostat import Mirostat, MirostatV2
-from .penalties import Penalties
 from .pipeline import distribution, sample_logits, sample_logits_f16
-from .random_numbers import MersenneTwister
-from .temperature import Temperature
-from .truncation import MinP, TopK, TopNSigma, TopP, TypicalP, Xtc
+from .samplers import (
+    AdaptiveP,
+    Dist,
+    Dry,
+    Greedy,
+    Gumbel,
+    Infill,
+    InfillVocabulary,
+    LogitBias,
+    MinP,
+    Mirostat,
+    MirostatV2,
+    Penalties,
+    Temperature,
+    TopK,
+    TopNSigma,
+    TopP,
+    TypicalP,
+    Xtc,
+    breaker_sequences,
+)
 
 __all__ = [
     "MIN_KEEP",

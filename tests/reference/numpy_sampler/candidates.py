@@ -14,8 +14,6 @@ from eliza_ffi.errors import InvalidArgumentError
 from .arithmetic import exp32, running_sum
 from .stages import check_logits, largest_first
 
-__all__ = ["MIN_KEEP", "Candidates", "Sampler"]
-
 MIN_KEEP = 1
 """Every sampler keeps at least this many candidates."""
 
@@ -26,20 +24,10 @@ Indexes = slice | NDArray[Any]
 class Candidates:
     """Candidate tokens with their logits and probabilities. Samplers change and remove them.
 
-    Attributes
-    ----------
-    ids : array of int32, shape [k]
-    logits : array of float32, shape [k]
-        The values that samplers pass to each other. A logit of ``-inf`` means that the token cannot
-        be drawn.
-    probs : array of float32, shape [k]
-        The result of the last softmax. Later changes of the logits do not change it.
-    is_sorted : bool
-        Whether the logits are known to be in descending order.
-    position : int
-        The number of tokens before the drawn one, including the prompt.
-    selected : int or None
-        The index of the drawn token; None if no token has been drawn.
+    The arrays have the shape [k]. Samplers pass the logits to each other; a token with ``-inf``
+    cannot be drawn. `probs` is the result of the last softmax. `is_sorted` tells whether the logits
+    are known to be in descending order. `position` is the number of tokens before the drawn one,
+    including the prompt. `selected` is the index of the drawn token.
     """
 
     ids: NDArray[np.int32]
@@ -51,21 +39,10 @@ class Candidates:
 
     @classmethod
     def of(cls, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0) -> Candidates:
-        """Create candidates from logits.
+        """Create candidates from logits and their tokens, by default 0 to k - 1; shape [k].
 
-        Parameters
-        ----------
-        logits
-            Shape [k]. A token with ``-inf`` is never drawn.
-        ids
-            The token of each logit, shape [k]; None = 0 to k - 1.
-        position
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a logit is NaN or ``+inf``, all are ``-inf``, or the shapes of `ids` and `logits`
-            differ.
+        Raise InvalidArgumentError if a logit is NaN or ``+inf``, all are ``-inf``, or the shapes
+        differ.
         """
         values = check_logits(logits)
         tokens = np.arange(len(values)) if ids is None else np.asarray(ids)

@@ -16,19 +16,29 @@ from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.sampling.order import parse_order
 from eliza_ffi.sampling.params import BESIDE_MIROSTAT, Sampling
 
-from .adaptive_p import AdaptiveP
+from .arithmetic import MersenneTwister
 from .candidates import Candidates, Sampler
-from .draws import Dist, Greedy, Gumbel
-from .dry import Breakers, Dry
-from .infill import Infill, InfillVocabulary
-from .logit_bias import LogitBias
-from .mirostat import Mirostat, MirostatV2
-from .penalties import Penalties
-from .random_numbers import MersenneTwister
-from .temperature import Temperature
-from .truncation import MinP, TopK, TopNSigma, TopP, TypicalP, Xtc
-
-__all__ = ["Chain"]
+from .samplers import (
+    AdaptiveP,
+    Breakers,
+    Dist,
+    Dry,
+    Greedy,
+    Gumbel,
+    Infill,
+    InfillVocabulary,
+    LogitBias,
+    MinP,
+    Mirostat,
+    MirostatV2,
+    Penalties,
+    Temperature,
+    TopK,
+    TopNSigma,
+    TopP,
+    TypicalP,
+    Xtc,
+)
 
 MOVE_SINGLE_LOGITS = ("penalties", "dry")
 
@@ -36,26 +46,10 @@ MOVE_SINGLE_LOGITS = ("penalties", "dry")
 class Chain:
     """A sampler chain that remembers the text, like the chain of a stream.
 
-    Parameters
-    ----------
-    params
-    n_vocab
-        The number of tokens in the vocabulary.
-    breakers
-        The sequence breakers of `params` as tokens, see :func:`~.dry.breaker_sequences`. Required
-        with DRY, unless `params` has no sequence breakers.
-    infill
-        Required with the infill sampler.
+    `breakers` are the sequence breakers of `params` as tokens, see `breaker_sequences`; DRY needs
+    them. `infill` is needed by the infill sampler. The attribute `samplers` has the samplers in the
+    order in which they run; the last one draws the token. `seed` is the seed in use.
 
-    Attributes
-    ----------
-    samplers : list of Sampler
-        The samplers in the order in which they run. The last one draws the token.
-    seed : int
-        The seed in use. It is random if `params` has none.
-
-    Notes
-    -----
     At temperature 0, the chain runs bias, penalties and DRY and then takes the most probable token.
     Truncation, except by XTC and typical, would not remove that token. llama.cpp runs XTC and
     typical at temperature 0 too. Mirostat is combined with bias, penalties, DRY and temperature. A
@@ -96,24 +90,8 @@ class Chain:
     ) -> Candidates:
         """Run the chain on a copy of the logits, without recording the drawn token.
 
-        Parameters
-        ----------
-        logits
-            Shape [k].
-        ids
-            The token of each logit, shape [k], such as the allowed tokens of a span; None = all.
-        position
-            The number of tokens before the drawn one. Only Gumbel-max depends on it.
-
-        Returns
-        -------
-        Candidates
-            The remaining candidates, with the drawn token selected.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a logit is NaN, or all are ``-inf``.
+        `ids` are the tokens of the logits, such as the allowed tokens of a span. Only Gumbel-max
+        depends on the position. Raise InvalidArgumentError if a logit is NaN, or all are ``-inf``.
         """
         candidates = Candidates.of(logits, ids, position)
         for sampler in self.samplers:

@@ -30,16 +30,6 @@ from eliza_ffi.errors import InvalidArgumentError
 from .arithmetic import log32
 from .stages import check_logits
 
-__all__ = [
-    "LEAST_UNIFORM",
-    "MOST_UNIFORM",
-    "element_seed",
-    "gumbel_argmax",
-    "gumbel_noise",
-    "gumbel_uniform",
-    "pcg_hash",
-]
-
 LEAST_UNIFORM = np.float32(1e-7)
 MOST_UNIFORM = np.float32(1) - np.float32(1e-7)
 """0x3f7ffffe, which is 1 - 2**-23: the float32 nearest to 1 - 1e-7."""
@@ -51,8 +41,6 @@ KNUTH = np.uint32(2654435761)
 def pcg_hash(state: ArrayLike) -> NDArray[np.uint32]:
     """Return the PCG hash of 32-bit numbers: one generator step, then the permutation RXS-M-XS.
 
-    References
-    ----------
     O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random
     Number Generation", HMC-CS-2014-0905.
     """
@@ -67,12 +55,7 @@ def pcg_hash(state: ArrayLike) -> NDArray[np.uint32]:
 def element_seed(position: int, seed_offset: int) -> int:
     """Return ``(position + seed_offset) * 2654435761 mod 2**32``, the same for all tokens.
 
-    Parameters
-    ----------
-    position
-        The number of tokens before the drawn one, including the prompt; 0 or more.
-    seed_offset
-        0 to 2**32 - 1.
+    `position` is the number of tokens before the drawn one, including the prompt.
     """
     if position < 0 or not 0 <= seed_offset <= WORD:
         raise InvalidArgumentError(
@@ -105,23 +88,10 @@ def gumbel_argmax(
     temperature: float = 1.0,
     tokens: ArrayLike | None = None,
 ) -> int:
-    """Draw a token.
+    """Draw one of the tokens, by default 0 to k - 1; at temperature 0 that of the largest logit.
 
-    Parameters
-    ----------
-    logits
-        Shape [k]. ``-inf`` is never drawn.
-    position, seed_offset
-        As :func:`element_seed`.
-    temperature
-        0 or more; 0 = the argmax of the logits.
-    tokens
-        The token of each logit, shape [k]; None = 0 to k - 1.
-
-    Returns
-    -------
-    int
-        A token id. If scores are equal, the lowest id is taken, for any order of the tokens.
+    ``-inf`` is never drawn. If scores are equal, the lowest id is taken, for any order of the
+    tokens.
     """
     values = check_logits(logits)
     ids = np.arange(len(values)) if tokens is None else np.asarray(tokens)

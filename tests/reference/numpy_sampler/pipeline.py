@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import stages as stage
 
-__all__ = ["distribution", "sample_logits", "sample_logits_f16"]
-
 
 def sample_logits_f16(
     raw: bytes | NDArray[Any],
@@ -26,21 +24,9 @@ def sample_logits_f16(
 ) -> int:
     """Draw a token from half-precision logits with all nine stages.
 
-    Parameters
-    ----------
-    raw
-        As for :func:`~numpy_sampler.stages.widen_f16`, shape [n_vocab].
-    rng
-        One uniform number is drawn from it, except at temperature 0.
-    temperature
-        0 or less = return the token with the largest logit after the repetition penalty.
-    top_k, top_p, min_p, repeat_penalty, previous, cap
-        The arguments of the stages with these names. By default, all are off except the cap.
-
-    Returns
-    -------
-    int
-        A token id.
+    One uniform number is drawn from `rng`, except at temperature 0, which takes the largest logit
+    after the repetition penalty. The other arguments are those of the stages. By default, all are
+    off except the cap.
     """
     logits = stage.penalize_repeats(stage.widen_f16(raw), previous, repeat_penalty)
     if temperature <= 0:

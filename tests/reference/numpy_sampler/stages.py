@@ -23,22 +23,6 @@ from eliza_ffi.errors import InvalidArgumentError
 
 from .arithmetic import exp32, running_sum
 
-__all__ = [
-    "TOP_K_CAP",
-    "Ranked",
-    "argmax",
-    "draw",
-    "largest_first",
-    "min_p",
-    "penalize_repeats",
-    "renormalize",
-    "scale_temperature",
-    "softmax",
-    "top_k",
-    "top_p",
-    "widen_f16",
-]
-
 TOP_K_CAP = 256
 """The number of candidates that the book's top-k keeps if no k is given."""
 
@@ -47,14 +31,9 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Ranked:
-    """Candidates in order of descending probability.
+    """Candidates in order of descending probability, with their tokens; shape [k].
 
-    Attributes
-    ----------
-    ids : array of int32, shape [k]
-        Token ids.
-    probs : array of float32, shape [k]
-        Their probabilities, descending. After a truncation, their sum is below 1.
+    After a truncation, the sum of the probabilities is below 1.
     """
 
     ids: NDArray[np.int32]
@@ -69,17 +48,10 @@ class Ranked:
 
 
 def widen_f16(raw: bytes | NDArray[Any]) -> Floats:
-    """Stage 1: convert half precision to single precision.
+    """Stage 1: convert half precision to single precision, which is exact; shape [n_vocab].
 
-    Parameters
-    ----------
-    raw
-        IEEE 754 binary16 numbers, shape [n_vocab]: as ``float16``, as their bits in ``uint16``, or
-        as bytes in this machine's order.
-
-    Notes
-    -----
-    The conversion is exact, because every binary16 number is also a binary32 number.
+    The numbers are given as ``float16``, as their bits in ``uint16``, or as bytes in this machine's
+    order.
     """
     if isinstance(raw, bytes):
         raw = np.frombuffer(raw, dtype=np.float16)
@@ -93,26 +65,15 @@ def widen_f16(raw: bytes | NDArray[Any]) -> Floats:
 
 
 def penalize_repeats(logits: ArrayLike, previous: Iterable[int], penalty: float) -> Floats:
-    r"""Stage 2: the asymmetric repetition penalty.
+    r"""Stage 2: the asymmetric repetition penalty `r`, above 0.
 
     .. math:: l_t \leftarrow \begin{cases} l_t / r & l_t > 0 \\ l_t \cdot r & l_t \le 0 \end{cases}
 
     for every `t` in `previous`. A token that occurs three times is penalised three times. Tokens
     outside the vocabulary are ignored.
 
-    Parameters
-    ----------
-    logits
-        Shape [n_vocab].
-    previous
-        Token ids generated so far.
-    penalty
-        `r`, above 0. 1 changes nothing; above 1 makes previous tokens less probable.
-
-    References
-    ----------
-    Keskar et al., "CTRL: A Conditional Transformer Language Model", arXiv:1909.05858, section 4.1.
-    The paper divides all logits. The book multiplies negative ones, so that they fall too.
+    Keskar et al., "CTRL: A Conditional Transformer Language Model", arXiv:1909.05858, section 4.1,
+    divide all logits. The book multiplies negative ones, so that they fall too.
     """
     penalized = np.array(logits, dtype=np.float32)
     r = np.float32(penalty)
@@ -127,16 +88,9 @@ def penalize_repeats(logits: ArrayLike, previous: Iterable[int], penalty: float)
 
 
 def scale_temperature(logits: ArrayLike, temperature: float) -> Floats:
-    r"""Stage 3: :math:`l_i \leftarrow l_i \cdot (1 / T)`.
+    r"""Stage 3: :math:`l_i \leftarrow l_i \cdot (1 / T)`, with `T` above 0.
 
     The reciprocal is rounded before the multiplication, as in the book.
-
-    Parameters
-    ----------
-    logits
-        Shape [n_vocab].
-    temperature
-        `T`, above 0. Below 1 sharpens the distribution, above 1 flattens it.
     """
     if not temperature > 0:
         raise InvalidArgumentError(f"temperature must be above 0, got {temperature!r}")
@@ -150,16 +104,7 @@ def softmax(logits: ArrayLike) -> Floats:
 
     .. math:: p_i = e^{l_i - m} / \sum_j e^{l_j - m}, \quad m = \max_j l_j
 
-    The largest exponent is 0, so there is no overflow. Logits of ``-inf`` get probability 0. If
-    some logits are ``+inf``, these share the whole probability, which is the limit.
-
-    Parameters
-    ----------
-    logits
-        Shape [n_vocab], at least one above ``-inf``.
-
-    References
-    ----------
+    The largest exponent is 0, so there is no overflow. Logits of ``-inf`` get probability 0. See
     Blanchard, Higham and Higham, "Accurately computing the log-sum-exp and softmax functions", IMA
     J. Numer. Anal. 41(4), 2021.
     """
@@ -172,25 +117,9 @@ def softmax(logits: ArrayLike) -> Floats:
 def top_k(probs: Floats, k: int, cap: int | None = TOP_K_CAP) -> Ranked:
     """Stage 5: keep the `k` most probable tokens, with a partial sort.
 
-    Parameters
-    ----------
-    probs
-        Shape [n_vocab].
-    k
-        The number of tokens to keep. 0 or less, or `n_vocab` or more, keeps `cap` tokens.
-    cap
-        None = all.
-
-    Returns
-    -------
-    Ranked
-        Of tokens with equal probability, the lower id comes first. With the book's
-        ``std::partial_sort``, their order is unspecified.
-
-    Notes
-    -----
-    The probabilities are not renormalised. In the book, the cap also applies if k is the
-    vocabulary's size or more.
+    As in the book, a `k` of 0 or less, or of `n_vocab` or more, keeps `cap` tokens (None = all). Of
+    tokens with equal probability, the lower id comes first. With the book's ``std::partial_sort``,
+    their order is unspecified. The probabilities are not renormalised.
     """
     n = len(probs)
     kept = k if 0 < k < n else n if cap is None else min(n, cap)
@@ -199,18 +128,8 @@ def top_k(probs: Floats, k: int, cap: int | None = TOP_K_CAP) -> Ranked:
 
 
 def min_p(ranked: Ranked, p: float) -> Ranked:
-    r"""Stage 6: remove tokens whose probability is below a fraction of the largest one.
+    r"""Stage 6: keep :math:`p_i \ge p \cdot \max_j p_j`, and always the first token; 0 = off.
 
-    Keeps :math:`p_i \ge p \cdot \max_j p_j`, and always the first token.
-
-    Parameters
-    ----------
-    ranked
-    p
-        0 or less = off.
-
-    References
-    ----------
     Nguyen et al., "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs",
     arXiv:2407.01082; llama.cpp pull request 3841.
     """
@@ -222,22 +141,12 @@ def min_p(ranked: Ranked, p: float) -> Ranked:
 
 
 def top_p(ranked: Ranked, p: float) -> Ranked:
-    r"""Stage 7: keep the shortest prefix with a cumulative probability of at least `p`.
+    r"""Stage 7: keep the shortest prefix with a cumulative probability of at least `p`; 1 = off.
 
     .. math:: n = \min \{ n : \textstyle\sum_{i \le n} p_i \ge p \}
 
     The probabilities are relative to the whole vocabulary; they are not renormalised after top-k
-    and min-p.
-
-    Parameters
-    ----------
-    ranked
-    p
-        1 or more = off.
-
-    References
-    ----------
-    Holtzman et al., "The Curious Case of Neural Text Degeneration", arXiv:1904.09751.
+    and min-p. Holtzman et al., "The Curious Case of Neural Text Degeneration", arXiv:1904.09751.
     """
     if p >= 1 or len(ranked) == 0:
         return ranked
@@ -251,17 +160,10 @@ def renormalize(ranked: Ranked) -> Ranked:
 
 
 def draw(ranked: Ranked, r: float) -> int:
-    r"""Stage 9: invert the cumulative distribution function.
+    r"""Stage 9: invert the cumulative distribution function of renormalised candidates.
 
-    Returns the first token `n` with :math:`r \le \sum_{i \le n} p_i`. If the total is below `r`
-    because of rounding, returns the last token.
-
-    Parameters
-    ----------
-    ranked
-        Renormalised and not empty.
-    r
-        Uniform in [0, 1).
+    Returns the first token `n` with :math:`r \le \sum_{i \le n} p_i`, where `r` is uniform in [0,
+    1). If the total is below `r` because of rounding, returns the last token.
     """
     reached = np.float32(r) <= running_sum(ranked.probs)
     return int(ranked.ids[reached.argmax() if reached.any() else -1])
@@ -273,15 +175,7 @@ def argmax(logits: ArrayLike) -> int:
 
 
 def largest_first(values: NDArray[Any], k: int) -> NDArray[np.intp]:
-    """Return the indexes of the `k` largest values, largest first; equal values keep their order.
-
-    Parameters
-    ----------
-    values
-        Shape [n], without NaN.
-    k
-        1 to n.
-    """
+    """Return the indexes of the `k` largest values, largest first; equal ones keep their order."""
     n = len(values)
     chosen = np.arange(n)
     if k < n:
@@ -295,10 +189,7 @@ def largest_first(values: NDArray[Any], k: int) -> NDArray[np.intp]:
 def check_logits(logits: ArrayLike) -> Floats:
     """Return the logits in single precision.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If there are no logits, a logit is NaN or ``+inf``, or all are ``-inf``.
+    Raise InvalidArgumentError if there are none, one is NaN or ``+inf``, or all are ``-inf``.
     """
     checked = np.array(logits, dtype=np.float32)
     if checked.ndim != 1 or len(checked) == 0:
