@@ -129,11 +129,8 @@ class Dfa:
     def to_dict(self) -> dict[str, Any]:
         """Return the automaton as JSON data, as the native library reads a span's ``"dfa"``.
 
-        Returns
-        -------
-        dict
-            ``classes``: 256 numbers. ``transitions``: for each state, a list with the next state
-            or -1 for each class. ``accepting``: the accepting states in ascending order.
+        For each state, ``transitions`` has a list with the next state or -1 for each class.
+        ``accepting`` has the accepting states in ascending order.
         """
         return {
             "classes": self.classes.tolist(),
@@ -146,26 +143,12 @@ def compile_regex(pattern: str, excluded: str = "") -> Dfa:
     r"""Compile a regular expression, which must match the whole text.
 
     The syntax is that of Python's `re`, with ASCII's digits, letters and spaces in ``\d``, ``\w``
-    and ``\s``. Flags, and constructs that are not regular or look around, are not supported.
+    and ``\s``. Flags, and constructs that are not regular or look around, are not supported. No
+    matching text may contain one of the `excluded` characters: those that JSON strings escape.
 
-    Parameters
-    ----------
-    pattern
-    excluded
-        Characters that no matching text may contain: those that JSON strings escape.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the pattern is malformed, has an unsupported construct, has more than 262,144 characters,
-        nests groups too deeply, matches no text, or needs more than 65,535 states or more than
-        2**23 steps to compile.
-
-    Examples
-    --------
-    >>> date = compile_regex(r"\d{4}-\d\d-\d\d")
-    >>> date.accepts(b"2024-02-29"), date.accepts(b"2024-02-29 ")
-    (True, False)
+    Raise InvalidArgumentError if the pattern is malformed or not supported, has more than 262,144
+    characters, nests groups too deeply, matches no text, or needs more than 65,535 states or more
+    than 2**23 steps to compile.
     """
     if not isinstance(pattern, str):
         raise InvalidArgumentError(f"pattern must be a string, got {type(pattern).__name__}")
