@@ -1,4 +1,4 @@
-"""All pages and messages name the same extras."""
+"""The pages show how to install the package, and name the same extras as its messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from checkout import ROOT
+from install_commands import PAGES, is_published, with_commands
 
 from eliza_ffi.cli.doctor import EXTRAS
 
@@ -53,3 +55,14 @@ def test_every_file_names_only_existing_extras() -> None:
 
 def test_the_installation_page_describes_extras_as_doctor_does() -> None:
     assert extras_of_the_tables(PAGE) == {name: purpose for name, (purpose, _) in EXTRAS.items()}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_the_commands_that_work_now(name: str) -> None:
+    page = (ROOT / name).read_text(encoding="utf-8")
+    published = is_published((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert with_commands(page, published) == page
+    after = with_commands(page, published=True)
+    assert "$ pip install eliza-ffi\n" in after
+    assert "No version has been published" not in after
+    assert with_commands(after, published) == page
