@@ -24,8 +24,6 @@ from ..structured.json_text import json_text
 from ..structured.placed_span import PlacedSpan
 from ..structured.spans import Scalar, SkeletonSpan
 
-__all__ = ["Action", "Parameter"]
-
 ACTION_FIELDS = ("name", "parameters", "description")
 PARAMETER_FIELDS = ("name", "type", "enum", "required", "description")
 
@@ -71,32 +69,32 @@ class Parameter:
 
     def __post_init__(self) -> None:
         _check_name(self.name, "a parameter")
-        check_one_of(f"parameter {self.name!r}: type", self.type, KINDS)
-        check_flag(f"parameter {self.name!r}: required", self.required)
-        check_text(f"parameter {self.name!r}: description", self.description)
+        this = f"parameter {self.name!r}"
+        check_one_of(f"{this}: type", self.type, KINDS)
+        check_flag(f"{this}: required", self.required)
+        check_text(f"{this}: description", self.description)
         if self.enum is not None:
-            listed = check_several(f"parameter {self.name!r}: enum", self.enum, "a list of values")
+            listed = check_several(f"{this}: enum", self.enum, "a list of values")
             object.__setattr__(self, "enum", tuple(listed))
             for value in self.enum:
                 if not self._is_of_type(value):
-                    raise InvalidArgumentError(
-                        f"parameter {self.name!r}: expected enum values of type {self.type}, "
-                        f"got {found(value)}"
-                    )
+                    expected = f"expected enum values of type {self.type}"
+                    raise InvalidArgumentError(f"{this}: {expected}, got {found(value)}")
         try:
             _ = self.span
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"parameter {self.name!r}: {error}") from None
+            raise InvalidArgumentError(f"{this}: {error}") from None
 
     @classmethod
     def from_dict(cls, data: Any) -> Parameter:
         """Read a parameter in elizaOS's JSON format: name, type, enum, required, description."""
         if not isinstance(data, Mapping) or "name" not in data:
             raise wrong("a parameter", "an object with a name", data)
-        check_misspelt(f"parameter {data['name']!r:.80}", data, PARAMETER_FIELDS)
+        this = f"parameter {data['name']!r:.80}"
+        check_misspelt(this, data, PARAMETER_FIELDS)
         values = data.get("enum")
         if values is not None and not isinstance(values, list | tuple):
-            raise wrong(f"parameter {data['name']!r:.80}: enum", "a list", values)
+            raise wrong(f"{this}: enum", "a list", values)
         return cls(
             name=data["name"],
             type=data.get("type") or "string",
@@ -205,7 +203,8 @@ class Action:
             )
         if not isinstance(data, Mapping) or "name" not in data:
             raise wrong("an action", "an object with a name", data)
-        check_misspelt(f"action {data['name']!r:.80}", data, ACTION_FIELDS)
+        this = f"action {data['name']!r:.80}"
+        check_misspelt(this, data, ACTION_FIELDS)
         parameters = data.get("parameters")
         if parameters is None or parameters == {}:
             parameters = ()
@@ -213,15 +212,15 @@ class Action:
         if schemas or isinstance(parameters, Mapping):
             where = schemas[0] if schemas else "parameters"
             raise InvalidArgumentError(
-                f"action {data['name']!r:.80}: parameters must be a list, got a mapping in "
-                f"{where}, such as a JSON Schema; pass {PARAMETER_LIST}"
+                f"{this}: parameters must be a list, got a mapping in {where}, such as a JSON "
+                f"Schema; pass {PARAMETER_LIST}"
             )
         if not isinstance(parameters, Sequence) or isinstance(parameters, str):
-            raise wrong(f"action {data['name']!r:.80}: parameters", "a list", parameters)
+            raise wrong(f"{this}: parameters", "a list", parameters)
         try:
             listed = tuple(Parameter.from_dict(each) for each in parameters)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"action {data['name']!r:.80}: {error}") from None
+            raise InvalidArgumentError(f"{this}: {error}") from None
         return cls(data["name"], listed, str(data.get("description") or ""))
 
     def accepts(self, parameters: Any) -> bool:

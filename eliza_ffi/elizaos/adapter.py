@@ -17,8 +17,6 @@ from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
 from .planning import ActionSkeleton
 from .runner import FfiStreamingRunner
 
-__all__ = ["choice_args", "choice_from", "fill_args", "generate_args", "plan", "runner_of"]
-
 TOKEN_TREE_FIELDS = {"token_tree_payload", "token_tree_mode", "token_tree_path", "on_trie_error"}
 """Fields of the runner's arguments that are not keywords of :meth:`Model.generate`."""
 

@@ -16,8 +16,6 @@ from ..library.cffi_values import CffiStream
 from ..library.loading import Library
 from ..library.protocol import StreamConfig
 
-__all__ = ["AospStreamingLlmBinding"]
-
 
 class AospStreamingLlmBinding(CffiBinding):
     """A binding that opens streams with a given context size.

@@ -39,8 +39,6 @@ from ..session.request import (
 from ..structured.masks import Masks
 from ..structured.sampler_plan import SpanSamplerPlan
 
-__all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "FillArgs", "Usage"]
-
 CONSTRAINTS = ("masks", "token_tree_payload", "prepared_choices", "text_choices")
 
 RENAMED = {
@@ -155,23 +153,23 @@ class FfiStreamingGenerateArgs:
 
     def __post_init__(self) -> None:
         check_fields(self, FIELDS)
-        given = [name for name in CONSTRAINTS if getattr(self, name) is not None]
+        set_ones = [name for name in CONSTRAINTS if getattr(self, name) is not None]
         if self.gbnf_grammar is not None and self.masks is not None:
-            given.append("gbnf_grammar")
-        if len(given) > 1:
-            raise InvalidArgumentError(f"expected at most one constraint, got {', '.join(given)}")
+            set_ones.append("gbnf_grammar")
+        if len(set_ones) > 1:
+            listed = ", ".join(set_ones)
+            raise InvalidArgumentError(f"expected at most one constraint, got {listed}")
         self._request_for(None)  # checks the other fields
 
     @classmethod
     def of(cls, request: GenerationRequest) -> FfiStreamingGenerateArgs:
         """Convert a request of this package to elizaOS's arguments."""
-        given = request.constraint
-        of_text = given if isinstance(given, TextChoices) else None
+        constraint = request.constraint
         return cls(
             **{name: getattr(request, ours) for ours, name in NAMES.items()},
-            token_tree_payload=given if isinstance(given, TokenTreePayload) else None,
-            prepared_choices=given if isinstance(given, PreparedChoices) else None,
-            text_choices=None if of_text is None else of_text.texts,
+            token_tree_payload=constraint if isinstance(constraint, TokenTreePayload) else None,
+            prepared_choices=constraint if isinstance(constraint, PreparedChoices) else None,
+            text_choices=constraint.texts if isinstance(constraint, TextChoices) else None,
             masks=request.masks,
         )
 
@@ -187,20 +185,15 @@ class FfiStreamingGenerateArgs:
         TokenTrieError
             If no descriptor of the payload has the path `token_tree_path`.
         """
-        return self._request_for(self._constraint())
+        payload = self.token_tree_payload
+        if payload is not None and self.token_tree_path is not None:
+            payload = payload.select(self.token_tree_path)
+        texts = None if self.text_choices is None else TextChoices(self.text_choices)
+        return self._request_for(payload or self.prepared_choices or texts or self.masks)
 
     def _request_for(self, constraint: Constraint | None) -> GenerationRequest:
         same = {ours: getattr(self, name) for ours, name in NAMES.items()}
         return GenerationRequest(**same, constraint=constraint)
-
-    def _constraint(self) -> Constraint | None:
-        payload = self.token_tree_payload
-        if payload is not None and self.token_tree_path is not None:
-            payload = payload.select(self.token_tree_path)
-        texts = None
-        if self.text_choices is not None:
-            texts = TextChoices(self.text_choices)
-        return payload or self.prepared_choices or texts or self.masks
 
 
 @dataclass(frozen=True)

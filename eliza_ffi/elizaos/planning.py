@@ -21,8 +21,6 @@ from ..structured.placed_span import PlacedSpan, Script
 from ..structured.spans import SkeletonSpan
 from .actions import Action, Parameter
 
-__all__ = ["ActionSkeleton", "ParametersSkeleton"]
-
 OPENING = '{"action":'
 _NOTHING = SkeletonSpan("literal", value="")
 

@@ -31,8 +31,6 @@ from ..checks import check_kind, check_several, check_text
 from ..choices.token_tree import LARGEST_TOKEN, TokenTreeDescriptor
 from ..errors import InvalidArgumentError, TokenTrieError
 
-__all__ = ["RtktTree", "decode_rtkt", "encode_descriptor", "encode_rtkt"]
-
 MAGIC = 0x544B5452
 VERSION = 1
 ROOT_TOKEN = -1
