@@ -38,10 +38,7 @@ class Admission:
 
     @asynccontextmanager
     async def place(self, decides: bool = False) -> AsyncIterator[float]:
-        """Wait until the request may run; yield the seconds that it waited.
-
-        Raises an HTTPError if the queue is full, or the server is shutting down.
-        """
+        """Wait until the request may run; yield the seconds that it waited."""
         self.check_open()
         must_wait = not self._may_run(decides)
         if must_wait and self.n_waiting >= self._max_waiting:

@@ -137,10 +137,14 @@ class JsonSchemaFormat(Body):
     json_schema: NamedSchema
 
 
-def format_limit(format: TextFormat | JsonObjectFormat | NamedSchema | None) -> Limit | None:
+def format_limit(
+    format: TextFormat | JsonObjectFormat | JsonSchemaFormat | NamedSchema | None,
+) -> Limit | None:
     """Return the limit on the answer for a format."""
     if isinstance(format, JsonObjectFormat):
         return format.json_schema or JSON_OBJECT
+    if isinstance(format, JsonSchemaFormat):
+        return format.json_schema.json_schema
     return format.json_schema if isinstance(format, NamedSchema) else None
 
 
@@ -177,10 +181,7 @@ class ChatRequest(CompletionFields, ConversationFields):
     )
 
     def ending(self) -> dict[str, bool]:
-        """Return how the prompt ends, if it does not end with a new turn of the assistant.
-
-        Raises an HTTPError if the last message cannot be continued.
-        """
+        """Return how the prompt ends, if it does not end with a new turn of the assistant."""
         if not self.continue_final_message:
             is_usual = self.add_generation_prompt in (None, True)
             return {} if is_usual else {"add_generation_prompt": False}
@@ -273,13 +274,12 @@ async def _chat(request: ChatRequest, context: RequestContext) -> HandlerResult:
     if request.top_logprobs is not None and not request.logprobs:
         raise invalid("top_logprobs", "this field needs logprobs: true")
     check_stream_options(request.stream_options, request.stream)
-    named, format = request.tool_choice, request.response_format
-    formatted = format_limit(format.json_schema if isinstance(format, JsonSchemaFormat) else format)
+    named = request.tool_choice
     answer_request = await conversation_request(
         context,
         request,
         [_message(each) for each in request.messages],
-        limit=request.limit(response_format=formatted),
+        limited=request.limit(response_format=format_limit(request.response_format)),
         tools=request.tools or (),
         tool_choice=named.model_dump() if isinstance(named, NamedFunction) else named,
         effort=request.reasoning_effort,
@@ -304,7 +304,7 @@ async def conversation_request(
     request: ConversationFields,
     messages: list[dict[str, Any]],
     *,
-    limit: Limit | None,
+    limited: tuple[str, Limit | None],
     tools: Sequence[Body],
     tool_choice: str | dict[str, Any] | None,
     effort: Effort | None,
@@ -320,6 +320,7 @@ async def conversation_request(
     and `ending` has more arguments of :func:`~eliza_ffi.session.tool_calls.conversation_tokens`. An
     HTTPError names settings that cannot be combined.
     """
+    limit_field, limit = limited
     has_tools = bool(tools) and tool_choice != "none"
     named = tool_choice["function"]["name"] if isinstance(tool_choice, dict) else None
     if tool_choice not in (None, "auto", "none") and not tools:
@@ -355,7 +356,7 @@ async def conversation_request(
         stop=stop,
         logprobs=(request.top_logprobs or 0) if has_logprobs else None,
         limit=limit,
-        limit_field=request.limit_field,
+        limit_field=limit_field,
         length_field=length_field,
         tools=use,
         reasoning=reasoning,

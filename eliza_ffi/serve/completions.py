@@ -164,7 +164,7 @@ def _prompts(session: Session, sent: Any) -> list[_Prompt]:
 
 
 def _answer_request(request: CompletionRequest) -> AnswerRequest:
-    limit = request.limit()
+    limit_field, limit = request.limit()
     has_logprobs = request.logprobs is not None
     if request.max_tokens == 0 and not request.echo:
         raise invalid("max_tokens", "expected at least 1 without echo, got 0")
@@ -182,7 +182,7 @@ def _answer_request(request: CompletionRequest) -> AnswerRequest:
         stop=request.stops,
         logprobs=request.logprobs,
         limit=limit,
-        limit_field=request.limit_field,
+        limit_field=limit_field,
     )
 
 

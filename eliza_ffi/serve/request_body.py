@@ -42,10 +42,7 @@ MAX_NAME_LENGTH = 40
 
 
 async def read_body(request: Request) -> bytes:
-    """Read a request's body, and decompress it.
-
-    Raises an HTTPError if the body is too long, or cannot be decompressed.
-    """
+    """Read a request's body within the limit, and decompress it."""
     coding = request.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity", *CODINGS):
         raise HTTPError(
@@ -100,11 +97,7 @@ def _too_large() -> HTTPError:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse the JSON object in a body.
-
-    Raises an HTTPError if the body is not a JSON object, is nested too deeply, or has a string that
-    is not valid Unicode.
-    """
+    """Parse the JSON object in a body. Its strings are valid Unicode."""
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:

@@ -251,12 +251,10 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
         context,
         request,
         request.messages(),
-        limit=request.limit(
-            text=None if request.text is None else format_limit(request.text.format)
-        ),
+        limited=request.limit(text=format_limit(request.text.format if request.text else None)),
         tools=request.tools or (),
         tool_choice={"type": "function", "function": named} if named else choice,
-        effort=None if request.reasoning is None else request.reasoning.effort,
+        effort=request.reasoning.effort if request.reasoning else None,
         max_tokens=request.max_output_tokens,
         length_field="max_output_tokens",
         has_logprobs="message.output_text.logprobs" in (request.include or ()),

@@ -77,10 +77,7 @@ logger = logging.getLogger(__name__)
 
 
 def listen(settings: ServeSettings) -> socket.socket:
-    """Return a socket that listens on the address and port of the settings.
-
-    Raises OSError if the address does not belong to this machine, or is in use.
-    """
+    """Return a socket that listens on the address of the settings; raise if it is in use."""
     connection_limit()  # if this fails, fail before the model is loaded
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host,
@@ -110,35 +107,28 @@ def check_model(model: Model, settings: ServeSettings) -> bool:
     is False if the model can only compute embeddings. An ElizaError is raised if it can do neither,
     or does not support these settings.
     """
+    text, question = "A cat sat on the mat.", Predicate("It is about an animal.")
     try:
-        model.decide(
-            "A cat sat on the mat.",
-            [Predicate("It is about an animal.")],
-            **settings.asking,
-        )
+        model.decide(text, [question], **settings.asking)
     except ElizaError:
-        if not _only_embeds(model):
-            raise
-        if settings.sets:
+        if settings.sets or not _only_embeds(model):
             raise
         return False
     for each in settings.sets.values():
         try:
-            _check_set(each)
-            model.decide("A cat sat on the mat.", each.questions, **each.asking)
+            _check_options(each)
+            model.decide(text, each.questions, **each.asking)
         except (InvalidArgumentError, ContextFullError) as error:
             raise type(error)(f"the set of questions {each.name!r}: {error}") from error
     return True
 
 
-def _check_set(asked: QuestionSet) -> None:
-    """Check that the endpoints can answer the questions."""
+def _check_options(asked: QuestionSet) -> None:
+    """Check that the endpoints can answer the questions: they have few enough options."""
     for i, question in enumerate(asked.questions):
-        name = name_of(question.name, i)
         if isinstance(question, Choice) and question.has_many_options:
-            raise InvalidArgumentError(
-                f"{name}: {len(question.options)} options, expected at most {MAX_OPTIONS}"
-            )
+            name, n = name_of(question.name, i), len(question.options)
+            raise InvalidArgumentError(f"{name}: {n} options, expected at most {MAX_OPTIONS}")
 
 
 def _only_embeds(model: Model) -> bool:
@@ -262,10 +252,7 @@ _connection: ContextVar[Connection] = ContextVar("connection")
 
 
 def connection_limit() -> int:
-    """Return how many connections the limit on open files allows, at most 1,000.
-
-    Raises InvalidArgumentError if it allows fewer than 16.
-    """
+    """Return how many connections the limit on open files allows; raise if it allows too few."""
     if sys.platform == "win32":
         return MOST_CONNECTIONS
     import resource  # exists only on Unix

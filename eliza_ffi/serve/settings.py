@@ -47,14 +47,7 @@ class QuestionSet:
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """The settings of a server.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a value is out of range or malformed, or if other machines could use the server without
-        a key although `without_key` is False.
-    """
+    """The settings of a server."""
 
     name: str  # of the model, in responses
     host: str = "127.0.0.1"  # the address to listen on

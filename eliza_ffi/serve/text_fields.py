@@ -62,12 +62,6 @@ CallArguments: TypeAlias = Annotated[
 ]
 """The arguments of an earlier tool call, as a string."""
 
-LIMITS = (
-    *("structured_outputs", "guided_choice", "guided_json", "guided_regex", "json_schema"),
-    *("grammar", "response_format", "text"),
-)
-"""The fields that can limit the answer."""
-
 
 SAMPLING_FIELDS = {
     *("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty"),
@@ -154,16 +148,8 @@ class TextFields(Body):
             settings["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
         return Sampling(**{"temperature": default_temperature, **settings})
 
-    @property
-    def limit_field(self) -> str:
-        """The field with the limit on the answer, if there is one."""
-        return next((name for name in LIMITS if getattr(self, name, None) is not None), "")
-
-    def limit(self, **formatted: Limit | None) -> Limit | None:
-        """Return the limit on the answer; `formatted` is the one in its format, by its field.
-
-        Raises an HTTPError if there are several limits.
-        """
+    def limit(self, **formatted: Limit | None) -> tuple[str, Limit | None]:
+        """Return the limit on the answer and its field; `formatted` is the one in its format."""
         outputs = self.structured_outputs
         limits: dict[str, Limit | None] = {
             **formatted,
@@ -178,7 +164,7 @@ class TextFields(Body):
         if len(found) > 1:
             message = f"expected at most one limit on the answer, got {' and '.join(found)}"
             raise HTTPError(400, message, "invalid_value", next(iter(found)))
-        return next(iter(found.values()), None)
+        return next(iter(found.items()), ("", None))
 
 
 def _bias(item: tuple[str, float]) -> tuple[int, float]:
