@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .errors import ElizaError
 
-__all__ = ["checkout_root", "default_model_path", "fixture_path", "header_path", "package_folders"]
+__all__ = ["checkout_root", "default_model_path", "fixture_path", "header_path", "header_text", "package_folders"]
 
 
 def package_folders() -> list[Path]:
@@ -25,9 +25,15 @@ def checkout_root() -> Path | None:
 
 
 def header_path() -> Path:
-    """Return the path of the library's C header."""
+    """Return the path of the library's C header, which includes ``eliza.h`` beside it."""
     header = Path("eliza") / "eliza_inference.h"
     return _first_file("C header", Path("include") / header, Path("native") / "include" / header)
+
+
+def header_text() -> str:
+    """Return the text of both C headers."""
+    path = header_path()
+    return "".join(each.read_text(encoding="utf-8") for each in (path.with_name("eliza.h"), path))
 
 
 def default_model_path() -> Path:

@@ -123,7 +123,7 @@ def declared_functions(header: str) -> tuple[str, ...]:
 @functools.cache
 def header_ffi() -> tuple[Any, tuple[str, ...]]:
     """Return the FFI object of this process and the names of the header's functions."""
-    header = _resources.header_path().read_text(encoding="utf-8")
+    header = _resources.header_text()
     ffi: Any = cffi.FFI()  # Any, because a type checker cannot know the C declarations
     ffi.cdef(cdef_from_header(header) + "".join(f"int {name}(void);" for name in SUPPLEMENT))
     # Parse all types now: an interrupt while cffi parses a type leaves its parser locked for ever.

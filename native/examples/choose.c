@@ -1,7 +1,7 @@
 // Loads a model and lets it choose an action: choose [MODEL.gguf]
 #include <stdio.h>
 
-#include "eliza/eliza_inference.h"
+#include "eliza/eliza.h"
 
 int main(int argc, char ** argv) {
     const char * labels[] = {"RESPOND", "IGNORE", "STOP"};

@@ -8,13 +8,14 @@ import pytest
 from checkout import ROOT
 
 from eliza_ffi import errors
+from eliza_ffi._resources import header_text
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 REFERENCE = ROOT / "docs" / "reference"
 OPTIONS = (REFERENCE / "options.md").read_text(encoding="utf-8")
 STATUSES = (REFERENCE / "statuses.md").read_text(encoding="utf-8")
-HEADER = (ROOT / "native" / "include" / "eliza" / "eliza_inference.h").read_text(encoding="utf-8")
+HEADER = header_text()
 
 
 def test_the_page_lists_all_options_of_the_library(library: Library) -> None:

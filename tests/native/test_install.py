@@ -23,6 +23,7 @@ PAGE = (ROOT / "docs" / "c-library.md").read_text(encoding="utf-8")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 INSTALLED = {
+    "include/eliza/eliza.h",
     "include/eliza/eliza_gumbel_sampler.h",
     "include/eliza/eliza_inference.h",
     "include/eliza/eliza_token_trie_sampler.h",
