@@ -75,14 +75,6 @@ ELIZA_TEST_API void eliza_test_vocabulary_free(void * vocabulary) { delete stati
 ELIZA_TEST_API int64_t eliza_test_vocabulary_nodes(void * vocabulary) {
     return static_cast<int64_t>(static_cast<TestVocabulary *>(vocabulary)->tries->all().nodes().size());
 }
-ELIZA_TEST_API int64_t eliza_test_vocabulary_bytes(void * vocabulary) {
-    return static_cast<int64_t>(static_cast<TestVocabulary *>(vocabulary)->tries->all().size_bytes());
-}
-// Drops the cached masks, but keeps the tries, including those of the tokens that contain a certain byte.
-ELIZA_TEST_API void eliza_test_vocabulary_forget(void * vocabulary) {
-    auto & v = *static_cast<TestVocabulary *>(vocabulary);
-    v.constraints = std::make_unique<TextConstraints>(v.tries);
-}
 
 // `span` is the JSON of eliza_inference_llm_stream_fill: "before", "after" and "choices", "json" or "dfa".
 ELIZA_TEST_API void * eliza_test_walk(void * vocabulary, const char * span, size_t len) {
@@ -131,24 +123,3 @@ ELIZA_TEST_API void eliza_test_walk_accept(void * walk, int32_t token) {
 }
 ELIZA_TEST_API int eliza_test_walk_may_end(void * walk) { return static_cast<Walk *>(walk)->text->may_end() ? 1 : 0; }
 ELIZA_TEST_API int eliza_test_walk_is_over(void * walk) { return static_cast<Walk *>(walk)->text->is_over() ? 1 : 0; }
-
-// Walks along tokens. For each token, writes the nanoseconds to compute the mask before it. With `with_accept`, this
-// includes the time to accept the token.
-ELIZA_TEST_API int64_t eliza_test_walk_time(void * walk, const int32_t * tokens, size_t n, int with_accept,
-                                            int64_t * ns_out) {
-    return guarded([&] {
-        auto & w = *static_cast<Walk *>(walk);
-        for (size_t i = 0; i < n; ++i) {
-            const int64_t start = now_ns();
-            if (w.text != nullptr) {
-                w.text->mask();
-            } else {
-                w.choices->allowed();
-            }
-            const int64_t masked = now_ns();
-            eliza_test_walk_accept(walk, tokens[i]);
-            ns_out[i] = (with_accept != 0 ? now_ns() : masked) - start;
-        }
-        return int64_t(0);
-    });
-}

@@ -2,7 +2,6 @@
 // allowed tokens along a walk.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -111,59 +110,6 @@ ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settin
         return static_cast<int>(array.size);
     } catch (const std::exception & error) {
         std::snprintf(error_out, error_cap, "%s", error.what());
-        return -1;
-    }
-}
-
-// Samples `repeats` times from n logits, with our chain or, if `as_common`, with llama.cpp's common_sampler and the
-// same settings. common_sampler runs all samplers in its order, even inactive ones. Writes the nanoseconds of each
-// repetition, from the logits to the token.
-ELIZA_TEST_API int eliza_test_chain_time(const char * model_path, const char * settings, const float * logits, size_t n,
-                                         int as_common, size_t repeats, int64_t * ns_out) {
-    try {
-        const std::shared_ptr<Model> model = Model::load(model_path, {});
-        const llama_vocab * vocab = model->vocab();
-        const SamplingParams p = parse_sampling({}, settings);
-        SamplerChain ours(vocab, p);
-        Candidates candidates;
-        const llama_sampler_ptr common(llama_sampler_chain_init(llama_sampler_chain_default_params()));
-        for (llama_sampler * sampler :
-             {llama_sampler_init_penalties(model->n_vocab(), p.repeat_last_n, p.repeat_penalty, p.frequency_penalty,
-                                           p.presence_penalty),
-              llama_sampler_init_dry(vocab, p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n,
-                                     nullptr, 0),
-              llama_sampler_init_top_n_sigma(p.top_n_sigma), llama_sampler_init_top_k(p.top_k),
-              llama_sampler_init_typical(p.typical_p, 1), llama_sampler_init_top_p(p.top_p, 1),
-              llama_sampler_init_min_p(p.min_p, 1),
-              llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, 1, p.seed),
-              llama_sampler_init_temp_ext(p.temperature, p.dynatemp_range, p.dynatemp_exponent),
-              llama_sampler_init_dist(p.seed)}) {
-            llama_sampler_chain_add(common.get(), sampler);
-        }
-        std::vector<llama_token_data> data(n);
-        const auto sample = [&]() -> llama_token {
-            if (as_common == 0) {
-                const auto n_vocab = static_cast<int32_t>(n);
-                const size_t n_top = ours.n_candidates();
-                return ours.sample(n_top > 0 ? candidates.fill_top(logits, n_vocab, n_top)
-                                             : candidates.fill(logits, n_vocab));
-            }
-            for (size_t i = 0; i < n; ++i) {
-                data[i] = {static_cast<llama_token>(i), logits[i], 0.0f};
-            }
-            llama_token_data_array array{data.data(), data.size(), -1, false};
-            llama_sampler_apply(common.get(), &array);
-            return array.data[array.selected].id;
-        };
-        for (size_t i = 0; i < repeats; ++i) {
-            const auto start = std::chrono::steady_clock::now();
-            const llama_token token = sample();
-            ns_out[i] = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-            ours.accept(token);
-            llama_sampler_accept(common.get(), token);
-        }
-        return 0;
-    } catch (const std::exception &) {
         return -1;
     }
 }
