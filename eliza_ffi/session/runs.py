@@ -29,7 +29,7 @@ from ..library.protocol import StreamConfig, StreamStep, Tokens
 from ..structured.fill_result import FilledSpan, FillResult
 from ..structured.shape import is_shape
 from ..structured.shaped_result import PartialField, StructuredResult
-from .filling import Filling, FillRequest
+from .filling import Filling, FillRequest, check_fills
 from .generation import Generation
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import LabelSearch, RankRequest, rank_request
@@ -227,6 +227,7 @@ def fill_run(
         shaped = shape_request(session, prompt, shape, method=method, **settings)
         steps_of = partial(_shape_steps, session, with_steps)
         return thinking_first(session, shaped, think, steps_of)
+    check_fills(session.binding)
     request = fill_request(session, prompt, shape, method=method, **settings)
     is_json_form = isinstance(shape, Mapping)
 
