@@ -196,20 +196,21 @@ class MaskedSteps:
         fixed = plan.fixed.decode()
         text = _UP_TO_WORD.match(fixed)
         written = text.group() if text is not None else fixed[0]
-        result = self._binding.fill(stream, {"before": written, "take_back": 0})
+        step = self._fixed(stream, written)
         plan.push(written.encode())
-        tokens = result.answer_tokens[self._n_tokens :]
-        self._unread += tokens
-        return ChoiceStep(tokens, written, False)
+        self._unread += step.tokens
+        return step
 
     def _rest(self, stream: Any, plan: PlanReader) -> StreamStep:
         """Write the fixed text at the end of the answer."""
         self.has_ended = True
-        if not plan.fixed:
-            return StreamStep((), "", True)
         fixed = plan.fixed.decode()
-        result = self._binding.fill(stream, {"before": fixed, "take_back": 0})
-        return ChoiceStep(result.answer_tokens[self._n_tokens :], fixed, True)
+        return replace(self._fixed(stream, fixed), done=True) if fixed else StreamStep((), "", True)
+
+    def _fixed(self, stream: Any, text: str) -> ChoiceStep:
+        """Write fixed text."""
+        result = self._binding.fill(stream, {"before": text, "take_back": 0})
+        return ChoiceStep(result.answer_tokens[self._n_tokens :], text, False)
 
     def _cut(self, step: StreamStep) -> StreamStep:
         """Return a step without the tokens after the limit."""
