@@ -101,12 +101,6 @@ def test_developer_messages_and_parts_are_read(create: Any, tiny_model: Model) -
     assert found.choices[0].finish_reason == "length"
 
 
-def test_a_stop_string_ends_the_text(create: Any) -> None:
-    found = create(temperature=0, stop=[" small", "never"])
-    assert found.choices[0].message.content == "I am Eliza, a"
-    assert found.choices[0].finish_reason == "stop"
-
-
 def test_several_answers_differ_and_repeat_with_a_seed(create: Any) -> None:
     def texts() -> list[str]:
         found = create(n=4, seed=7, max_tokens=12)

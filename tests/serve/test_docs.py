@@ -1,17 +1,23 @@
-"""Tests of docs/serve.md: its programs work, and its lists are complete."""
+"""Tests of docs/serve.md and deploy/: programs work, lists are complete, names exist.
+
+``CHECK=deploy`` checks the syntax of the files in deploy/.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 import httpx
 import pytest
+import yaml
 from checkout import ROOT
-from served import Served
+from served import DECISIONS, Served, decisions_body
 
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.serve import request_body
@@ -105,3 +111,61 @@ def test_the_page_names_only_existing_options() -> None:
     for option in set(re.findall(r"--[a-z][a-z-]+", own)):
         assert option in help_of_all, option
     assert build_parser().parse_args(["serve"]).port == 8080
+
+
+# ---- deploy/ ------------------------------------------------------------------------------------
+
+DEPLOY = ROOT / "deploy"
+ADDED = {"instance", "job", "le"}
+"""Labels that Prometheus adds."""
+
+
+def text_of(name: str) -> str:
+    return (DEPLOY / name).read_text(encoding="utf-8")
+
+
+def commands() -> Iterator[list[str]]:
+    """Return the arguments of ``eliza-ffi`` in the unit and in the container."""
+    (start,) = re.findall(r"^ExecStart=\S+ (.*)$", text_of("eliza-ffi.service"), flags=re.MULTILINE)
+    yield shlex.split(start)
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text_of("Dockerfile"), flags=re.MULTILINE)
+    service = yaml.safe_load(text_of("compose.yaml"))["services"]["eliza-ffi"]
+    yield [*json.loads(entry)[1:], *service["command"]]
+
+
+def expressions() -> Iterator[str]:
+    for group in yaml.safe_load(text_of("alerts.yml"))["groups"]:
+        yield from (rule["expr"] for rule in group["rules"])
+    for panel in json.loads(text_of("grafana.json"))["panels"]:
+        yield from (f"{each['expr']} {each['legendFormat']}" for each in panel["targets"])
+
+
+@pytest.fixture
+def labels(server: Served) -> dict[str, set[str]]:
+    """Return the labels of every metric of a server that has answered and rejected a request."""
+    for body in (decisions_body(), {}):
+        server.client().post(DECISIONS, json=body)
+    found: dict[str, set[str]] = {}
+    for series in server.figures():
+        found.setdefault(series.partition("{")[0], set()).update(re.findall(r'(\w+)="', series))
+    return found
+
+
+@pytest.mark.parametrize("arguments", list(commands()), ids=("systemd", "container"))
+def test_commands_have_only_options_that_exist(arguments: list[str]) -> None:
+    assert build_parser().parse_args(arguments).deadline == 60
+
+
+@pytest.mark.parametrize("expression", list(expressions()))
+def test_alerts_and_panels_use_metrics_that_exist(
+    expression: str, labels: dict[str, set[str]]
+) -> None:
+    names = set(re.findall(r"\beliza_\w+", expression))
+    assert names <= labels.keys()
+    used = {
+        name
+        for listed in re.findall(r"\b(?:by|on) \((.*?)\)", expression)
+        for name in re.split(r", *", listed)
+    }
+    used |= {a or b for a, b in re.findall(r'(\w+)=~?"|{{(\w+)}}', expression)}
+    assert used <= ADDED.union(*(labels[name] for name in names))
