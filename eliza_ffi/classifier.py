@@ -27,7 +27,7 @@ from .structured.json_text import json_text, read_json
 __all__ = ["LEAST_LABELS", "Classifier"]
 
 LEAST_LABELS = 20
-"""The minimum number of labelled texts for a calibration. With fewer, they are shown in the prompt.
+"""The minimum number of labelled texts for a calibration. Fewer texts are shown in the prompt.
 
 With SmolLM2 and 20 labels, calibrations had an accuracy of 0.54 to 0.66 on the questions of TREC,
 0.71 on support tickets and 0.95 on spam; one to three examples of each option in the prompt had
@@ -39,15 +39,15 @@ FORMAT, VERSION = "eliza-ffi classifier", 1
 
 
 class Classifier:
-    """Classifies texts with a language model, without or with labelled examples.
+    """Classify texts with a language model, with or without labelled examples.
 
-    It follows scikit-learn's conventions, and works in its pipelines and cross-validation.
-    scikit-learn itself is not needed.
+    The class has scikit-learn's interface, and works in its pipelines and cross-validation. It does
+    not need scikit-learn.
 
     - Before :meth:`fit`, the model answers a :class:`~eliza_ffi.decisions.Choice` among `labels`.
-    - With at least 20 labelled texts, :meth:`fit` fits a calibration: usually a linear head on the
-      model's hidden states. See :func:`eliza_ffi.decisions.calibrate`.
-    - With fewer texts, :meth:`fit` puts them into the prompt, as examples.
+    - With at least 20 labelled texts, :meth:`fit` fits a calibration, which is usually a linear
+      head on the model's hidden states. See :func:`eliza_ffi.decisions.calibrate`.
+    - With fewer texts, :meth:`fit` puts them into the prompt as examples.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Classifier:
     classes_ : array, shape [n_labels]
         The labels, in the order of the columns of :meth:`predict_proba`.
     method_ : str
-        The method of the calibration. ``"examples"`` if the texts are in the prompt, ``"none"``
+        The method of the calibration; ``"examples"`` if the texts are in the prompt, and ``"none"``
         before :meth:`fit`.
     nll_ : dict
         For each method that was tried, the mean of -log p of the right labels, by cross-validation.
@@ -152,32 +152,28 @@ class Classifier:
             If the numbers of texts and labels differ, if a text is not a string, if a label is not
             one of `labels`, or if there are fewer than two labels.
         """
-        texts, given = _texts(X), _values(y)
-        if len(texts) != len(given):
-            raise InvalidArgumentError(
-                f"expected as many labels as texts, got {len(given)} and {len(texts)}"
-            )
-        labels = self._labels(given)
+        texts, right = _texts_and_labels(X, y)
+        labels = self._labels(right)
         question, values = self._question(labels), list(labels)
-        for i, label in enumerate(given):
+        for i, label in enumerate(right):
             if not isinstance(label, Hashable) or label not in labels:
                 raise InvalidArgumentError(
                     f"y[{i}]: expected one of {values!r:.200}, got {label!r}"
                 )
-        texts_and_labels = list(zip(texts, map(str, given), strict=True))
+        examples = list(zip(texts, map(str, right), strict=True))
         check_one_of("method", self.method, (*METHODS, "auto"))
         if len(texts) < LEAST_LABELS and self.method == "auto":
-            self._set(labels, None, texts_and_labels)
-            return self
-        calibration = calibrate(self._model(), [question], texts_and_labels, method=self.method)
-        self._set(labels, calibration, [])
+            self._set(labels, None, examples)
+        else:
+            calibration = calibrate(self._model(), [question], examples, method=self.method)
+            self._set(labels, calibration, [])
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most probable label of each text, shape [n]."""
-        best = self.predict_proba(X).argmax(axis=1)
-        found: NDArray[Any] = self.classes_[best]
-        return found
+        most_probable = self.predict_log_proba(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[most_probable]
+        return labels
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the logarithm of :meth:`predict_proba`."""
@@ -188,18 +184,15 @@ class Classifier:
         if not texts:
             return np.empty((0, n_labels))
         decisions = self._model().decide_many(
-            texts,
-            [self._asked],
-            examples=self._examples or None,
-            calibration=self._calibration,
+            texts, [self._asked], examples=self._examples or None, calibration=self._calibration
         )
-        places = {option.value: i for i, option in enumerate(self._asked.options)}
+        columns = {value: i for i, value in enumerate(self._asked.values)}
         log_p = np.empty((len(texts), n_labels))
         for row, decision in zip(log_p, decisions, strict=True):
             answer = cast(ChoiceAnswer, decision[0])
             row[:] = _log(answer.rest / max(1, n_labels - len(answer.options)))
             for value, p in answer.options:
-                row[places[value]] = _log(p)
+                row[columns[value]] = _log(p)
         return log_softmax(log_p)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
@@ -208,12 +201,8 @@ class Classifier:
 
     def score(self, X: Any, y: Any) -> float:  # noqa: N803
         """Return the share of texts whose most probable label is the right one."""
-        right = _values(y)
-        found = self.predict(X).tolist()
-        if len(found) != len(right):
-            raise InvalidArgumentError(
-                f"expected as many labels as texts, got {len(right)} and {len(found)}"
-            )
+        texts, right = _texts_and_labels(X, y)
+        found = self.predict(texts).tolist()
         return float(np.mean([a == b for a, b in zip(found, right, strict=True)]))
 
     # ---- Files ----------------------------------------------------------------------------------
@@ -271,12 +260,9 @@ class Classifier:
                 if asked != [question_to(loaded._question(labels))]:
                     raise InvalidArgumentError("its calibration is for other labels")
             loaded._set(labels, calibration, [(text, label) for text, label in content["examples"]])
-        except KeyError as error:
-            raise InvalidArgumentError(
-                f"{source} is not a usable classifier: {error} is missing"
-            ) from error
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"{source} is not a usable classifier: {error}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise InvalidArgumentError(f"{source} is not a usable classifier: {reason}") from error
         return loaded
 
     # ---- Internal -------------------------------------------------------------------------------
@@ -289,14 +275,14 @@ class Classifier:
             opened = self._opened = self.model, Model(self.model)
         return opened[1]
 
-    def _labels(self, given: Iterable[Any]) -> dict[Any, str | None]:
-        """Return the labels of the constructor or else of `given`, with their descriptions."""
+    def _labels(self, right: Sequence[Any]) -> dict[Any, str | None]:
+        """Return the labels of the constructor or else the right ones, with descriptions."""
         labels = self.labels
         if labels is None:
-            for i, label in enumerate(given := list(given)):
+            for i, label in enumerate(right):
                 if not isinstance(label, str | int | float):
                     raise wrong(f"y[{i}]", "a string or a number", label)
-            labels = sorted(set(given), key=lambda value: (type(value).__name__, value))
+            labels = sorted(set(right), key=lambda value: (type(value).__name__, value))
             if len(labels) < 2:
                 raise InvalidArgumentError(
                     f"expected at least two labels, got {labels}: pass labels to the constructor, "
@@ -328,24 +314,32 @@ class Classifier:
             self.method_, self.nll_ = fitted.method, dict(fitted.nll)
 
 
-def _texts(given: Any) -> list[str]:
-    """Return the texts of a list, an array or a column."""
-    texts = _values(given, "X")
+def _texts_and_labels(X: Any, y: Any) -> tuple[list[str], list[Any]]:  # noqa: N803
+    texts, labels = _texts(X), _values(y)
+    if len(texts) != len(labels):
+        raise InvalidArgumentError(
+            f"expected as many labels as texts, got {len(labels)} and {len(texts)}"
+        )
+    return texts, labels
+
+
+def _texts(column: Any) -> list[str]:
+    texts = _values(column, "X")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise wrong(f"X[{i}]", "a string", text)
     return texts
 
 
-def _values(given: Any, name: str = "y") -> list[Any]:
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise wrong(name, "a list, an array or a column", given)
-    if hasattr(given, "to_list"):  # a column of pandas or polars
-        given = given.to_list()
-    values = given.tolist() if isinstance(given, np.ndarray) else list(given)
-    if isinstance(given, np.ndarray) and given.ndim != 1:
-        raise wrong(name, "one dimension", f"an array of {given.ndim} dimensions")
-    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+def _values(column: Any, name: str = "y") -> list[Any]:
+    """Return the values of a list, an array, or a column of pandas or polars."""
+    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
+        raise wrong(name, "a list, an array or a column", column)
+    if isinstance(column, np.ndarray) and column.ndim != 1:
+        raise wrong(name, "one dimension", f"an array of {column.ndim} dimensions")
+    if hasattr(column, "to_list"):
+        column = column.to_list()
+    values = [value.item() if isinstance(value, np.generic) else value for value in column]
     for i, value in enumerate(values):
         if value is None or value != value:  # an empty cell of pandas is NaN
             raise wrong(f"{name}[{i}]", "a value", value)

@@ -381,14 +381,8 @@ def choice_confidence(probabilities: Sequence[float], n_options: int | None = No
     """Return how far the most probable of n options is above chance, from 0 to 1.
 
     The formula is the one published for ``/v1/systemone``: (p - 1/n) / (1 - 1/n), but at least 0.
-    The confidence of a single option is 1.
-
-    Parameters
-    ----------
-    probabilities
-        At least the probability of the most probable option.
-    n_options
-        The number of options; None = the number of probabilities.
+    The confidence of a single option is 1. `probabilities` has at least the highest one, and
+    `n_options` is the number of probabilities by default.
     """
     probabilities = _checked(probabilities)
     if n_options is None:

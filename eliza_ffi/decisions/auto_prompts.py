@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ..checks import check_one_of
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from ..terminal import counted
 from .asking import Asking, orders_of, score_run
-from .examples import UNTOLD, Examples, named_questions, read_examples
+from .examples import UNTOLD, named_questions, read_examples
 from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
 from .models.model_asking import decision_model_of
 from .prompt_settings import LEAST_CHAT_MASS, PromptSettings, declared
@@ -25,8 +26,6 @@ from .questions import Choice, Question
 if TYPE_CHECKING:
     from ..session.session import Session
     from .learning.calibration import Calibration
-
-__all__ = ["N_SAMPLE", "as_examples", "sample_of", "settings_of_prompts"]
 
 N_SAMPLE = 32
 """The number of inputs whose tokens are counted for ``prompt_order="auto"``."""
@@ -43,7 +42,7 @@ PROBES = (
 def settings_of_prompts(
     session: Session,
     questions: Sequence[Question],
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     *,
     examples: Any = None,
     calibration: Calibration | None = None,
@@ -51,50 +50,33 @@ def settings_of_prompts(
 ) -> PromptSettings:
     """Return the settings of the prompts for some questions.
 
-    Parameters
-    ----------
-    given
-        The keyword arguments of :class:`PromptArguments`. An argument that is missing, None or
-        ``"auto"`` comes from the calibration; without a calibration it has its default.
-    examples
-        As for :func:`as_examples`. None takes those of the calibration.
-    inputs
-        A sample of the inputs if the questions are asked about several, otherwise None.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an argument is invalid or does not suit the model, or an example is malformed.
-    ContextFullError
-        If the examples do not fit into the context. The message says how many fit.
+    A :class:`PromptArguments` argument that is missing, None or ``"auto"`` comes from the
+    calibration; without a calibration it has its default. So do the examples. `inputs` is a sample
+    of the inputs if the questions are asked about several, otherwise None.
     """
-    arguments: dict[str, Any] = {"examples": examples, **given}
+    arguments = {"examples": examples, **arguments}
     fitted = {} if calibration is None else calibration.prompt_arguments()
 
     def argument(name: str, default: Any) -> Any:
         value = arguments.get(name)
-        return (
-            fitted.get(name, default)
-            if value is None or (isinstance(value, str) and value == "auto")
-            else value
-        )
+        is_default = value is None or (isinstance(value, str) and value == "auto")
+        return fitted.get(name, default) if is_default else value
 
     asked = [question for _, question in named_questions(questions)]
     style, orders = argument("answer_style", "text"), argument("orders", 1)
-    prompt = given.get("prompt")
+    prompt = arguments.get("prompt")
     order, form = argument("prompt_order", "auto"), argument("prompt_format", "auto")
     prior = argument("prior", "auto")
     check_one_of("prompt_order", order, ("auto", *PROMPT_ORDERS))
     check_one_of("prompt_format", form, ("auto", *PROMPT_FORMATS))
     check_one_of("prior", prior, ("auto", "options", "none"))
-    shots = as_examples(questions, argument("examples", None))
     if prompt is not None or decision_model_of(session) is not None:
         for name in ("prompt_order", "prompt_format", "prior"):
-            if given.get(name) not in (None, "auto", "none"):
+            if arguments.get(name) not in (None, "auto", "none"):
                 kind = "a decision model" if prompt is None else "a custom prompt"
                 raise InvalidArgumentError(f"{name} has no effect with {kind}: leave it out")
-        shots = as_examples(questions, examples)  # not those of the calibration
-        return PromptSettings(style, orders, prompt, examples=shots)
+        return PromptSettings(style, orders, prompt, examples=as_examples(questions, examples))
+    shots = as_examples(questions, argument("examples", None))
     named_format, named_order = declared(session)
     if form == "auto":
         form = named_format or _format_of(session)
@@ -104,39 +86,32 @@ def settings_of_prompts(
     if prior == "auto":
         prior = "options" if form == "plain" and style == "text" else "none"
     settings = PromptSettings(style, orders, None, order, form, shots, prior)
-    if shots:
-        _check_room(session, asked, settings)
+    for question, shown in shots:
+        _check_room(session, question, settings, shown)
     return settings
 
 
 def as_examples(
-    questions: Sequence[Question], given: Any
+    questions: Sequence[Question], examples: Any
 ) -> tuple[tuple[AskedQuestion, tuple[Shot, ...]], ...]:
     """Read the examples for the prompts of each question with one answer.
 
-    Parameters
-    ----------
-    given
-        Pairs of an input and its right answers: a mapping from question names to answers, or for a
-        single question the answer itself. None or an empty list if there are no examples.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an example is malformed, answers no question, or its answer is not an option.
+    `examples` are pairs as for :func:`~eliza_ffi.decisions.examples.read_examples`, the result of
+    this function, or None.
     """
-    if given is None or _is_read(given):
-        return given or ()
-    examples: Examples = read_examples(questions, given)
-    for i, row in enumerate(examples.targets):
+    if examples is None or _is_read(examples):
+        return examples or ()
+    labelled = read_examples(questions, examples)
+    for i, row in enumerate(labelled.targets):
         if (row == UNTOLD).all():
             raise InvalidArgumentError(f"example {i} answers none of the questions")
     found = []
-    for place, (_, question) in enumerate(named_questions(questions)):
-        targets = examples.targets[:, place].tolist()
+    for (_, question), targets in zip(
+        named_questions(questions), labelled.targets.T.tolist(), strict=True
+    ):
         shots = tuple(
             Shot(input_text(each), target)
-            for each, target in zip(examples.inputs, targets, strict=True)
+            for each, target in zip(labelled.inputs, targets, strict=True)
             if target != UNTOLD
         )
         if shots:
@@ -144,13 +119,14 @@ def as_examples(
     return tuple(found)
 
 
-def _is_read(given: Any) -> bool:
-    return isinstance(given, tuple) and all(
+def _is_read(examples: Any) -> bool:
+    """Return whether examples are tuples of a question and of a tuple of Shot."""
+    return isinstance(examples, tuple) and all(
         isinstance(each, tuple)
         and len(each) == 2
         and isinstance(each[1], tuple)
         and all(isinstance(shot, Shot) for shot in each[1])
-        for each in given
+        for each in examples
     )
 
 
@@ -165,10 +141,9 @@ def sample_of(inputs: Sequence[Any], n: int) -> list[Any]:
 def _format_of(session: Session) -> PromptFormat:
     """Return the format in which a model answers, measured once."""
     try:
-        mass = _chat_mass(session)
+        return "chat" if _chat_mass(session) >= LEAST_CHAT_MASS else "plain"
     except ChatTemplateError:  # no template, or one that rejects a single user message
-        mass = 0.0
-    return "chat" if mass >= LEAST_CHAT_MASS else "plain"
+        return "plain"
 
 
 def _chat_mass(session: Session) -> float:
@@ -209,49 +184,29 @@ def _order_of(
 
 def _mean_tokens(session: Session, inputs: Sequence[Any]) -> float:
     counts = []
-    for given in sample_of(inputs, N_SAMPLE):
-        try:
-            counts.append(len(session.tokenize(input_text(given))))
-        except InvalidArgumentError:  # the row will report it
-            continue
+    for each in sample_of(inputs, N_SAMPLE):
+        with suppress(InvalidArgumentError):  # the row will report it
+            counts.append(len(session.tokenize(input_text(each))))
     return fmean(counts) if counts else 0.0
 
 
-def _check_room(session: Session, asked: Sequence[AskedQuestion], settings: PromptSettings) -> None:
+def _check_room(
+    session: Session, question: AskedQuestion, settings: PromptSettings, shots: tuple[Shot, ...]
+) -> None:
     """Raise ContextFullError if the examples of a question do not fit into the context."""
     n_ctx = session.n_ctx()
-    if n_ctx is None:
+
+    def n_tokens(n: int) -> int:
+        asked = ask(question, settings.answer_style)
+        text = frame(asked, settings.format, settings.order, shots[:n])
+        contents = [content for _, content in text.turns]
+        return len(session.tokenize("\n".join([*contents, text.before, text.after])))
+
+    if n_ctx is None or (n_needed := n_tokens(len(shots))) < n_ctx:
         return
-    for question in asked:
-        shots = settings.shots_of(question)
-        sizes = [
-            _n_tokens(session, question, settings, shots[:n]) for n in (0, len(shots)) if shots
-        ]
-        if sizes and sizes[1] >= n_ctx:
-            n_fit = _n_fitting(session, question, settings, shots, n_ctx)
-            raise ContextFullError(
-                f"the context is too short for {counted(len(shots), 'example')}: expected fewer "
-                f"than {n_ctx} tokens, got {sizes[1]}; {n_fit} of them fit, without room for an "
-                f"input; pass fewer examples, or raise n_ctx"
-            )
-
-
-def _n_tokens(
-    session: Session, question: AskedQuestion, settings: PromptSettings, shots: Sequence[Shot]
-) -> int:
-    text = frame(
-        ask(question, settings.answer_style), settings.format, settings.order, tuple(shots)
+    n_fit = bisect_left(range(len(shots)), n_ctx, key=n_tokens)
+    raise ContextFullError(
+        f"the context is too short for {counted(len(shots), 'example')}: expected fewer "
+        f"than {n_ctx} tokens, got {n_needed}; {max(0, n_fit - 1)} of them fit, without room for "
+        f"an input; pass fewer examples, or raise n_ctx"
     )
-    contents = [content for _, content in text.turns]
-    return len(session.tokenize("\n".join([*contents, text.before, text.after])))
-
-
-def _n_fitting(
-    session: Session,
-    question: AskedQuestion,
-    settings: PromptSettings,
-    shots: Sequence[Shot],
-    n_ctx: int,
-) -> int:
-    sizes = (_n_tokens(session, question, settings, shots[:n]) for n in range(len(shots) + 1))
-    return max(0, sum(1 for _ in itertools.takewhile(lambda size: size < n_ctx, sizes)) - 1)

@@ -152,21 +152,11 @@ def ask_examples(
     stream: Mapping[str, Any] | None = None,
     hidden: WantedHidden | None = None,
 ) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
-    """Ask questions about inputs; not every question is asked about every input.
+    """Ask about each input the questions that are `wanted`, shape [n_inputs, n_questions].
 
-    Inputs with the same set of questions are processed as one batch.
-
-    Parameters
-    ----------
-    wanted
-        Which questions to ask about which inputs, shape [n_inputs, n_questions].
-    called
-        The word for an input in error messages, followed by its index.
-    on_skip
-        Called with the index of each input that cannot be used, and with the reason. None raises
-        an error instead, which stops the other inputs.
-    whole, progress, stream, hidden
-        As in :func:`~eliza_ffi.decisions.asking.ask_many`.
+    Inputs with the same set of questions are processed as one batch. `called` is the word for an
+    input in errors. `on_skip` gets the index of each input that cannot be used, and the reason; if
+    it is None or no input can be used, the error is raised.
 
     Returns
     -------
@@ -174,12 +164,6 @@ def ask_examples(
         For each question, the scores of the inputs about which it was asked, in order.
     array of bool, shape [n_inputs, n_questions]
         Which questions were asked about which inputs: `wanted` without the skipped inputs.
-
-    Raises
-    ------
-    InvalidArgumentError, ContextFullError
-        If an input cannot be used and `on_skip` is None, or if no input can be used. The message
-        names the input.
     """
 
     def failed(rows: Sequence[int], index: int, error: ElizaError) -> str:

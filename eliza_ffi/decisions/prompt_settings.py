@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 MAX_ORDERS = 64
 
+DEFAULT_PROMPT = "default"
+"""The name of the built-in prompts."""
+
 LEAST_CHAT_MASS = 0.25
 """The least mean allowed probability of the probes for which ``auto`` uses the chat format."""
 
@@ -66,27 +69,10 @@ class PromptArguments(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PromptSettings:
-    """Hold the settings of the prompts.
+    """Hold the settings of the prompts, as :meth:`Model.decide <eliza_ffi.Model.decide>` describes.
 
-    Attributes
-    ----------
-    answer_style : str
-        The labels that the model answers with: ``"text"``, the texts of the options, or
-        ``"letters"``.
-    orders : int
-        How often to ask each question, each time with its options in a different order, 1 to 64.
-        The probabilities are averaged over the orders. A question with n options has at most 2 n
-        orders, and a score has 2.
-    prompt : callable or None
-        A function that writes custom prompts. It leaves the following settings without effect.
-    order : str
-        ``"question-first"`` or ``"input-first"``.
-    format : str
-        ``"chat"`` or ``"plain"``; see :mod:`eliza_ffi.decisions.layout`.
-    examples : tuple of (question, tuple of Shot)
-        The examples in the prompts of each question.
-    prior : str
-        ``"options"``, see :mod:`eliza_ffi.decisions.option_prior`, or ``"none"``.
+    `orders` is from 1 to 64; a question with n options has at most 2 n orders, and a score has 2. A
+    custom `prompt` leaves the following settings without effect.
     """
 
     answer_style: AnswerStyle = "text"
@@ -109,6 +95,17 @@ class PromptSettings:
                 "examples and prompt cannot be combined: a custom prompt contains its own examples"
             )
 
+    def described(self) -> dict[str, Any]:
+        """Return the fields of calibrations and reports, with the name of the prompt function."""
+        return {
+            "answer_style": self.answer_style,
+            "orders": self.orders,
+            "prompt": _name_of(self.prompt),
+            "prompt_order": self.order,
+            "prompt_format": self.format,
+            "prior": self.prior,
+        }
+
     def shots_of(self, question: AskedQuestion) -> tuple[Shot, ...]:
         """Return the examples in the prompts of a question."""
         return self._shots.get(question, ())
@@ -116,6 +113,12 @@ class PromptSettings:
     @lazy_property
     def _shots(self) -> dict[AskedQuestion, tuple[Shot, ...]]:
         return dict(self.examples)
+
+
+def _name_of(prompt: Any) -> str:
+    if prompt is None:
+        return DEFAULT_PROMPT
+    return str(getattr(prompt, "__qualname__", type(prompt).__qualname__))
 
 
 @once_for_each

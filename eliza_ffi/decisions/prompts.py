@@ -53,7 +53,6 @@ class ShownOption:
     label : str
         The text that the model writes to choose this option.
     text : str
-        The text of the option.
     description : str or None
     is_lettered : bool
         Whether the label is a letter instead of the text of the option.
@@ -128,13 +127,8 @@ def ask(
         The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``. The first option shown has the first letter.
     order
-        The indices of the question's options, in the order of the prompt. None keeps the
-        question's order.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `answer_style` is unknown, or if `order` does not contain each index once.
+        The indices of the question's options in the order of the prompt, each one once. None keeps
+        the question's order.
     """
     check_kind("question", question, (Predicate, Choice, Score), "a Predicate, Choice or Score")
     check_one_of("answer_style", answer_style, ANSWER_STYLES)

@@ -158,8 +158,8 @@ class Choice:
         _check_text(f"{_called(self)}: none", none)
         if none is not None and not none.strip():
             raise wrong(f"{_called(self)}: none", "a non-empty string or None", none)
-        n = len(self.options)
-        _check_count(self, "options", n if len(self.choices) > 1 else 1, 2, MAX_CHOICES)
+        counted = self.options if len(self.choices) > 1 else self.choices
+        _check_count(self, "options", len(counted), 2, MAX_CHOICES)
         _check_unique(self, self.values)
         if not isinstance(show_options, bool | str) or show_options not in (True, False, "auto"):
             raise wrong(f"{_called(self)}: show_options", 'True, False or "auto"', show_options)

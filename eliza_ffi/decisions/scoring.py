@@ -103,14 +103,9 @@ class Prior(Protocol):
 class QuestionScores:
     """Hold the scores of a question's options in one or more orders.
 
-    Attributes
-    ----------
-    orders : tuple of OptionScores
-        One for each order that was asked. All of them list the options in the question's order.
-    priors : tuple of Prior
-        A prior for each order; empty if there is none.
-    hidden : array of float32, shape [n_layers, n_embd], or None
-        The hidden states of the prompt's last token, if they were requested.
+    All `orders` list the options in the question's order. `priors` has a prior for each order, or
+    is empty. `hidden` has the hidden states of the prompt's last token, shape [n_layers, n_embd],
+    if they were requested.
     """
 
     orders: tuple[OptionScores, ...]

@@ -76,12 +76,7 @@ def as_questions(questions: Any) -> tuple[Question, ...]:
 def question_from(question: Any, name: str | None = None) -> Question:
     """Read a question: an object, or a mapping in one of the two wire formats.
 
-    `name` replaces the question's own name.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the question is malformed. The message names the question and the field.
+    `name` replaces the question's own name. Errors name the question and the malformed field.
     """
     return _question(question, name, None)
 

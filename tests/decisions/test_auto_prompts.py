@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from write_decision_models import cached_decision_model
 
 from eliza_ffi import Model
 from eliza_ffi._lazy import once_for_each
@@ -22,7 +21,6 @@ from eliza_ffi.decisions.prompt_settings import LEAST_CHAT_MASS, PromptSettings
 from eliza_ffi.decisions.prompts import ask
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NoChatTemplateError
-from eliza_ffi.library import Library
 from eliza_ffi.session.session import Session
 
 TEAM = Choice("Which team?", {"billing": "money", "sales": None}, "team")
@@ -108,7 +106,9 @@ def test_the_format_is_measured_once(
     assert resolved(undeclared, prompt_format="plain").format == "plain"
 
 
-def test_the_mass_is_the_mean_of_decisions_about_the_probes(undeclared: Model) -> None:
+def test_the_format_depends_on_the_allowed_probability_of_the_probes(
+    undeclared: Model,
+) -> None:
     masses = [
         undeclared.decide(
             text,
@@ -135,14 +135,12 @@ def test_a_template_that_rejects_a_user_message_gets_plain_text(
 # ---- order -------------------------------------------------------------------------------------
 
 
-def test_one_prompt_has_the_question_first(undeclared: Model) -> None:
+def test_a_single_prompt_has_the_question_first_and_a_single_input_comes_first(
+    undeclared: Model,
+) -> None:
     for inputs in (None, ["short"], ["long " * 500] * 40):
-        assert resolved(undeclared, TEAM, prompt_format="chat", inputs=inputs).order == (
-            "question-first"
-        )
-
-
-def test_a_single_input_comes_before_several_questions(undeclared: Model) -> None:
+        how = resolved(undeclared, TEAM, prompt_format="chat", inputs=inputs)
+        assert how.order == "question-first"
     assert resolved(undeclared, TEAM, ANGRY, prompt_format="chat").order == "input-first"
     assert resolved(undeclared, TEAM, orders=2, prompt_format="chat").order == "input-first"
     assert resolved(undeclared, TEAM, ANGRY, prompt_format="plain").order == "question-first"
@@ -161,6 +159,8 @@ def test_the_order_that_reads_fewer_tokens_is_used(undeclared: Model) -> None:
     mixed: list[Any] = ["x", word * n_words * 2, b"bytes"]
     how = resolved(undeclared, TEAM, ANGRY, prompt_format="chat", inputs=mixed)
     assert how.order == "input-first"
+    assert sample_of(range(3), 5) == [0, 1, 2]
+    assert sample_of(range(10), 5) == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.parametrize("form", ["chat", "plain"])
@@ -172,34 +172,35 @@ def test_more_prompts_than_half_of_the_slots_have_the_input_first(
         questions = [Predicate(f"It is {i}.") for i in range(n)]
         how = resolved(undeclared, *questions, prompt_format=form, inputs=["x"] * 3)
         assert how.order == order
-
-
-def test_labels_and_orders_count_as_prompts(undeclared: Model) -> None:
+    # Labels and orders count as prompts.
     settings: Any = {"prompt_format": "plain", "inputs": ["x"] * 3}
-    assert undeclared.session.turns.n == 8
+    assert half == 4
     assert resolved(undeclared, TEAM, ANGRY, TOPICS, **settings).order == "question-first"
     assert resolved(undeclared, TEAM, ANGRY, ANGER, TOPICS, **settings).order == "input-first"
     assert resolved(undeclared, TEAM, ANGRY, orders=2, **settings).order == "question-first"
     assert resolved(undeclared, TEAM, ANGRY, ANGER, orders=2, **settings).order == "input-first"
 
 
-def test_samples_are_evenly_spaced() -> None:
-    assert sample_of(range(3), 5) == [0, 1, 2]
-    assert sample_of(range(10), 5) == [0, 2, 4, 6, 8]
-    assert sample_of([], 5) == []
-
-
 # ---- prior and errors --------------------------------------------------------------------------
 
 
-def test_only_plain_prompts_with_texts_have_a_prior(
-    plain_model: Model,
+@pytest.mark.parametrize(
+    ("settings", "prior"),
+    [
+        ({}, "options"),
+        ({"answer_style": "letters"}, "none"),
+        ({"examples": [("x", "sales")]}, "options"),
+        ({"prior": "none"}, "none"),
+        ({"answer_style": "letters", "prior": "options"}, "options"),
+    ],
+)
+def test_plain_prompts_with_texts_have_a_prior(
+    plain_model: Model, settings: dict[str, Any], prior: str
 ) -> None:
-    assert resolved(plain_model).prior == "options"
-    assert resolved(plain_model, answer_style="letters").prior == "none"
-    assert resolved(plain_model, examples=[("x", "sales")]).prior == "options"
-    assert resolved(plain_model, prior="none").prior == "none"
-    assert resolved(plain_model, answer_style="letters", prior="options").prior == "options"
+    assert resolved(plain_model, **settings).prior == prior
+
+
+CUSTOM: Any = {"prompt": lambda given, asked: given}
 
 
 @pytest.mark.parametrize(
@@ -208,34 +209,19 @@ def test_only_plain_prompts_with_texts_have_a_prior(
         ({"prompt_order": "first"}, "prompt_order must be one of auto, question-first, input-f"),
         ({"prompt_format": "text"}, "prompt_format must be one of auto, chat, plain, got 'text'"),
         ({"prior": 1}, "prior must be one of .*, got 1"),
+        ({**CUSTOM, "prompt_order": "input-first"}, "prompt_order has no effect with a custom"),
+        ({**CUSTOM, "prompt_format": "chat"}, "prompt_format has no effect with a custom prompt"),
+        ({**CUSTOM, "prior": "options"}, "prior has no effect with a custom prompt"),
+        ({**CUSTOM, "examples": [("x", "sales")]}, "examples and prompt cannot be combined"),
     ],
 )
-def test_unknown_settings_are_rejected(
+def test_settings_that_are_unknown_or_have_no_effect_are_rejected(
     tiny_model: Model, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         tiny_model.decide("x", TEAM, **settings)
-
-
-@pytest.mark.parametrize("setting", ["prompt_order", "prompt_format", "prior"])
-def test_custom_prompts_have_no_format_order_or_prior(tiny_model: Model, setting: str) -> None:
-    values = {"prompt_order": "input-first", "prompt_format": "chat", "prior": "options"}
-    settings: Any = {setting: values[setting], "prompt": lambda given, asked: given}
-    with pytest.raises(InvalidArgumentError, match=f"{setting} has no effect with a custom prompt"):
-        tiny_model.decide("x", TEAM, **settings)
-    settings[setting] = "auto"
-    assert len(tiny_model.decide("x", TEAM, **settings)) == 1
-
-
-def test_decision_models_have_no_format_order_or_prior(library: Library) -> None:
-    path = cached_decision_model("openjev")
-    with Model(path, library=library, n_threads=1) as model:
-        for setting, value in (("prompt_order", "input-first"), ("prior", "options")):
-            settings: Any = {setting: value}
-            with pytest.raises(InvalidArgumentError, match=f"{setting} has no .* a decision model"):
-                model.decide("x", TEAM, **settings)
-        with pytest.raises(InvalidArgumentError, match="has its own prompts"):
-            model.decide("x", TEAM, examples=[("x", "sales")])
+    auto: Any = dict.fromkeys(("prompt_order", "prompt_format", "prior"), "auto")
+    assert len(tiny_model.decide("x", TEAM, **CUSTOM, **auto)) == 1
 
 
 def test_calibrate_and_evaluate_resolve_auto_settings(
@@ -255,7 +241,7 @@ def test_calibrate_and_evaluate_resolve_auto_settings(
 # ---- examples ----------------------------------------------------------------------------------
 
 
-def test_examples_of_one_question_have_bare_answers(tiny_model: Model) -> None:
+def test_examples_are_pairs_of_an_input_and_answers(tiny_model: Model) -> None:
     pairs = [("I paid twice.", "billing"), ("A car, please.", "sales"), ["A lamp?", "sales"]]
     shots = (Shot("I paid twice.", 0), Shot("A car, please.", 1), Shot("A lamp?", 1))
     assert resolved(tiny_model, examples=pairs).examples == ((TEAM, shots),)
@@ -268,19 +254,9 @@ def test_examples_of_one_question_have_bare_answers(tiny_model: Model) -> None:
     (label, _) = resolved(tiny_model, TOPICS, examples=[("Goal!", ["sport"])]).examples
     assert label == (TOPICS.predicates[0], (Shot("Goal!", 0),))
     assert resolved(tiny_model, examples=[]).examples == ()
-
-
-def test_examples_of_several_questions_are_mappings(tiny_model: Model) -> None:
-    examples = [
-        ("I paid twice!", {"team": "billing", "angry": True, "anger": "cross"}),
-        ("A car, please.", {"team": "sales", "anger": 0}),
-    ]
-    found = resolved(tiny_model, TEAM, ANGRY, ANGER, examples=examples).examples
-    assert found == (
-        (TEAM, (Shot("I paid twice!", 0), Shot("A car, please.", 1))),
-        (ANGRY, (Shot("I paid twice!", 0),)),
-        (ANGER, (Shot("I paid twice!", 1), Shot("A car, please.", 0))),
-    )
+    of_several = [("Twice!", {"team": "billing", "angry": True}), ("A car.", {"team": "sales"})]
+    found = resolved(tiny_model, TEAM, ANGRY, examples=of_several).examples
+    assert found == ((TEAM, (Shot("Twice!", 0), Shot("A car.", 1))), (ANGRY, (Shot("Twice!", 0),)))
 
 
 def test_prompts_show_the_examples_of_their_question(plain_model: Model) -> None:
@@ -296,37 +272,26 @@ def test_prompts_show_the_examples_of_their_question(plain_model: Model) -> None
 
 
 @pytest.mark.parametrize(
-    ("examples", "message"),
+    ("questions", "examples", "message"),
     [
         (
+            TEAM,
             [("x", "support")],
             "example 0, 'team': expected one of 'billing', 'sales', got 'su",
         ),
-        ([("x", "sales"), ("y", {"team": None})], "example 1 answers none of the questions"),
-        ([("x", {})], "example 0 answers none of the questions"),
-        ([("x", {"tone": "sales"})], "example 0 answers 'tone', but no question has that name"),
-        ([("x",)], "example 0 must be a pair"),
-        (["xy"], "example 0 must be a pair"),
-        ("xy", "examples must be a list of pairs"),
-        (7, "examples must be a list of pairs"),
-        ([(b"x", "sales")], "neither a string nor JSON"),
+        (TEAM, [("x", "sales"), ("y", {"team": None})], "example 1 answers none of the questions"),
+        (TEAM, [("x", {"tone": "sales"})], "example 0 answers 'tone', but no question has that"),
+        (TEAM, [("x",)], "example 0 must be a pair"),
+        (TEAM, "xy", "examples must be a list of pairs"),
+        (TEAM, [(b"x", "sales")], "neither a string nor JSON"),
+        ([TEAM, ANGRY], [("x", "sales")], "a mapping from the questions"),
     ],
 )
-def test_malformed_examples_are_rejected(tiny_model: Model, examples: Any, message: str) -> None:
+def test_malformed_examples_are_rejected(
+    tiny_model: Model, questions: Any, examples: Any, message: str
+) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        tiny_model.decide("x", TEAM, examples=examples)
-
-
-def test_examples_of_several_questions_need_mappings(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="a mapping from the questions"):
-        tiny_model.decide("x", [TEAM, ANGRY], examples=[("x", "sales")])
-
-
-def test_examples_and_custom_prompts_cannot_be_combined(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="examples and prompt cannot be combined"):
-        tiny_model.decide(
-            "x", TEAM, examples=[("x", "sales")], prompt=lambda given, asked: asked.text
-        )
+        tiny_model.decide("x", questions, examples=examples)
 
 
 @pytest.mark.parametrize("form", ["chat", "plain"])
@@ -363,11 +328,7 @@ def test_the_description_of_a_model_is_read_once(
 
 def test_an_explicit_auto_keeps_the_settings_of_a_calibration(tiny_model: Model) -> None:
     """Before, "auto" replaced them by the model's own, and the calibration was rejected."""
-    settings: Any = {
-        "prompt_format": "plain",
-        "prompt_order": "question-first",
-        "prior": "none",
-    }
+    settings: Any = {"prompt_format": "plain", "prompt_order": "question-first", "prior": "none"}
     examples = [(f"Parcel {i} is late.", {"team": "billing"}) for i in range(10)]
     fitted = calibrate(tiny_model, TEAM, examples, method="batch", **settings)
     auto: Any = dict.fromkeys(settings, "auto")

@@ -130,6 +130,13 @@ def test_probabilities_match_llama_server(pair: Pair, state: Any) -> None:
     served = pair.served(state, QUESTIONS)
     n_tokens = sum(len(prompt.tokens) for asked in all_asked for prompt in asked.prompts)
     assert n_tokens == served["usage"]["input_tokens"]
+    # `Model.decide` runs all questions together.
+    several = {name: question for name, question in QUESTIONS.items() if name != "only one"}
+    decision = pair.model.decide(state, several, cache=CacheOptions(type_k="f32", type_v="f32"))
+    for name, answer in pair.served(state, several)["answers"].items():
+        true = answer.get("noul", 0.0)
+        p = list(answer.get("probabilities", {"true": true, "false": 1.0 - true}).values())
+        assert list(decision[name].distribution) == pytest.approx(p, abs=1e-4)
     for asked in all_asked:
         p = answered(pair.model, asked)
         theirs = served["answers"][asked.question.id]
@@ -147,20 +154,6 @@ def test_probabilities_match_llama_server(pair: Pair, state: Any) -> None:
             assert score == pytest.approx(theirs["score"], abs=10 * TOLERANCE)
             assert score_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * TOLERANCE)
             assert list(theirs["legend"].values()) == [text for _, text in asked.question.options]
-
-
-@pytest.mark.parametrize("state", STATES, ids=["text", "object", "conversation", "empty"])
-def test_decide_matches_llama_server(pair: Pair, state: Any) -> None:
-    """Unlike the test above, this one runs all questions together, through `Model.decide`."""
-    asked = {name: question for name, question in QUESTIONS.items() if name != "only one"}
-    theirs = pair.served(state, asked)["answers"]
-    decision = pair.model.decide(state, asked, cache=CacheOptions(type_k="f32", type_v="f32"))
-    for name, answer in theirs.items():
-        if answer["type"] == "noul":
-            assert decision[name].probability == pytest.approx(answer["noul"], abs=1e-4)
-        else:
-            p = list(answer["probabilities"].values())
-            assert list(decision[name].distribution) == pytest.approx(p, abs=1e-4)
 
 
 def test_probabilities_of_many_options_match_llama_server(pair: Pair) -> None:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import math
-import struct
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gguf import GGUFWriter
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scripted_decisions import MakeModel, ScriptedModel, ask_scripted, scripted_settings
+from scripted_decisions import MakeModel, ScriptedModel
 
 from eliza_ffi.decisions import examples as asked_examples
 from eliza_ffi.decisions import prompts as prompts_module
 from eliza_ffi.decisions.examples import UNTOLD, read_examples
 from eliza_ffi.decisions.fingerprint import fingerprint_of
-from eliza_ffi.decisions.learning import fitting
-from eliza_ffi.decisions.learning import report as reporting
 from eliza_ffi.decisions.learning.calibration import METHODS, Calibration
-from eliza_ffi.decisions.learning.fitting import CONTENT_FREE, EMPTY, LEAST_EXAMPLES, calibrate
+from eliza_ffi.decisions.learning.fitting import EMPTY, LEAST_EXAMPLES, calibrate
 from eliza_ffi.decisions.learning.report import evaluate
+from eliza_ffi.decisions.option_prior import CONTENT_FREE
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.decisions.scoring import (
@@ -75,6 +73,37 @@ def reference_nll(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
 # ---- formulas --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@given(scored_examples(), st.lists(st.floats(0.01, 1), min_size=5, max_size=5))
+def test_baselines_and_means_are_of_probabilities(
+    given_: ScoredExamples, weights: list[float]
+) -> None:
+    z, _ = given_
+    baseline = np.array(weights[: z.shape[1]]) / sum(weights[: z.shape[1]])
+    for row, got in zip(np.exp(z), np.exp(relative_to(z, np.log(baseline))), strict=True):
+        shares = [p / b for p, b in zip(row, baseline, strict=True)]
+        assert got == pytest.approx([share / sum(shares) for share in shares], abs=1e-12)
+    expected = [sum(math.exp(value) for value in column) / len(z) for column in z.T]
+    assert np.exp(log_mean(z)) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        *(
+            (partial(tempered, [0.0, 1.0], t), "a finite number above 0")
+            for t in (0.0, -1.0, math.inf, math.nan)
+        ),
+        (partial(fit_temperature, [[0.0, -np.inf]], [0]), "an option has probability 0"),
+        (partial(relative_to, [0.0, 0.0], [0.0, -np.inf]), "log_baseline must be finite"),
+        (partial(unconditional, [0, 0], [0, -np.inf], [1, 1]), "joint_of_empty must be finite"),
+    ],
+)
+def test_infinite_values_are_rejected(call: Any, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        call()
+
+
 @given(st.lists(scores, min_size=2, max_size=6), st.floats(0.05, 20))
 def test_a_temperature_divides_scores_and_preserves_their_order(
     z: list[float], temperature: float
@@ -84,12 +113,6 @@ def test_a_temperature_divides_scores_and_preserves_their_order(
     assert p == pytest.approx([power / sum(powers) for power in powers], abs=1e-12)
     assert p.sum() == pytest.approx(1)
     assert p[int(np.argmax(z))] == p.max()
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
-def test_a_temperature_must_be_above_0(temperature: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="a finite number above 0"):
-        tempered([0.0, 1.0], temperature)
 
 
 def reference_loss(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
@@ -128,51 +151,6 @@ def test_the_fitted_temperature_stays_within_its_bounds() -> None:
     assert fit_temperature(z, [0, 1] * 1000) == LEAST_TEMPERATURE  # never wrong
     assert fit_temperature(100 * z, [1, 0] * 1000) == MOST_TEMPERATURE  # always wrong
     assert fit_temperature(np.zeros((4, 3)), [0, 1, 2, 0]) == 1.0  # no information
-
-
-def test_a_few_right_examples_do_not_make_a_model_overconfident() -> None:
-    # The model is calibrated and gives probability 0.9, so all ten answers are right in a third of
-    # all samples.
-    z = np.log(np.tile([0.9, 0.1], (10, 1)))
-    by_right = {n: fit_temperature(z, [0] * n + [1] * (10 - n)) for n in range(11)}
-    mean = sum(
-        math.comb(10, n) * 0.9**n * 0.1 ** (10 - n)
-        * -(tempered(z[0], by_right[n]) @ np.array([0.9, 0.1]))
-        for n in by_right
-    )  # fmt: skip
-    untouched = -(z[0] @ np.array([0.9, 0.1]))
-    assert by_right[10] > 0.4
-    assert mean < untouched + 0.06  # without the prior it would be 1.6, where `untouched` is 0.325
-
-
-def test_a_fit_without_a_finite_likelihood_is_rejected() -> None:
-    with pytest.raises(InvalidArgumentError, match="an option has probability 0"):
-        fit_temperature([[0.0, -np.inf]], [0])
-
-
-@pytest.mark.slow
-@given(scored_examples(), st.lists(st.floats(0.01, 1), min_size=5, max_size=5))
-def test_a_baseline_divides_probabilities(given_: ScoredExamples, weights: list[float]) -> None:
-    z, _ = given_
-    baseline = np.array(weights[: z.shape[1]]) / sum(weights[: z.shape[1]])
-    for row, got in zip(np.exp(z), np.exp(relative_to(z, np.log(baseline))), strict=True):
-        shares = [p / b for p, b in zip(row, baseline, strict=True)]
-        assert got == pytest.approx([share / sum(shares) for share in shares], abs=1e-12)
-
-
-def test_an_infinite_baseline_is_rejected() -> None:
-    with pytest.raises(InvalidArgumentError, match="log_baseline must be finite"):
-        relative_to([0.0, 0.0], [0.0, -np.inf])
-    with pytest.raises(InvalidArgumentError, match="joint_of_empty must be finite"):
-        unconditional([0.0, 0.0], [0.0, -np.inf], [1, 1])
-
-
-@pytest.mark.slow
-@given(scored_examples())
-def test_log_mean_averages_probabilities_not_logarithms(given_: ScoredExamples) -> None:
-    z, _ = given_
-    expected = [sum(math.exp(value) for value in column) / len(z) for column in z.T]
-    assert np.exp(log_mean(z)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_unconditional_scores_are_mean_gains_per_token() -> None:
@@ -260,6 +238,9 @@ def test_malformed_answers_are_rejected(answers: Any, reason: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         read_examples([URGENT, TONE, MOOD, TOPICS], [("w", {}), ("x", answers)])
     assert reason in str(raised.value)
+    for example in ("x", ("x", {}, {})):
+        with pytest.raises(InvalidArgumentError, match="example 0 must be a pair of an input and"):
+            read_examples([URGENT], [example])
 
 
 def test_a_single_question_takes_right_answers_without_its_name() -> None:
@@ -271,21 +252,7 @@ def test_a_single_question_takes_right_answers_without_its_name() -> None:
         assert alone.targets.tolist() == by_name.targets.tolist()
 
 
-@pytest.mark.parametrize("example", ["x", ("x", {}, {})])
-def test_an_example_must_be_a_pair(example: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="example 0 must be a pair of an input and a"):
-        read_examples([URGENT], [example])
-
-
 # ---- the fit ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_examples, "ask_many", ask_scripted)
-    monkeypatch.setattr(fitting, "_layers_for", lambda *_: ())
-    for module in (fitting, reporting):
-        monkeypatch.setattr(module, "settings_of_prompts", scripted_settings)
 
 
 def drawn(n: int, k: int, seed: int = 1) -> ScoredExamples:
@@ -293,26 +260,6 @@ def drawn(n: int, k: int, seed: int = 1) -> ScoredExamples:
     random = np.random.default_rng(seed)
     z = log_softmax(1.5 * random.normal(size=(n, k)))
     return z, np.array([random.choice(k, p=np.exp(row)) for row in z])
-
-
-@pytest.fixture
-def scripted_model(tmp_path: Path) -> MakeModel:
-    """Return a function that makes a model.
-
-    Its scores are z[i] for the input "i", and `plain` for any input that is not a number.
-    """
-    path = tmp_path / "model.gguf"
-    path.write_bytes(b"GGUF weights")
-
-    def model(z: Floats, plain: Any = None, **more: Any) -> ScriptedModel:
-        nothing = np.zeros(z.shape[1]) if plain is None else plain
-
-        def logits(given: Any, _: Any) -> Any:
-            return z[int(given)] if given.isdigit() else nothing
-
-        return ScriptedModel(path, logits, **more)
-
-    return model
 
 
 def examples_of(y: NDArray[np.intp]) -> list[tuple[str, dict[str, Any]]]:
@@ -343,44 +290,23 @@ def test_a_model_with_tripled_scores_gets_temperature_3(scripted_model: MakeMode
     assert calibration.apply(0, scores) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    "method", [each for each in METHODS if each.endswith("temperature") and each not in HEADS]
-)
-@pytest.mark.parametrize("seed", range(4))
-def test_a_temperature_never_increases_the_training_loss(
-    method: Any, seed: int, scripted_model: MakeModel
-) -> None:
-    z, y = drawn(12, 3, seed)
-    model = scripted_model(2.0 * z, [1.0, 0.0, -1.0])
-    fitted = calibrate(model, TONE, examples_of(y), method=method)
-    (question,) = fitted.questions
-    plain = replace(fitted, questions=(replace(question, temperature=1.0),))
-    assert nll_of(fitted, model, y) <= nll_of(plain, model, y) + 1e-12
-
-
-def test_contextual_calibration_removes_the_bias_of_content_free_inputs(
+def test_the_contextual_baseline_is_the_mean_of_content_free_inputs(
     scripted_model: MakeModel,
 ) -> None:
-    z, y = drawn(40, 3)
-    bias = np.array([2.0, 0.0, -1.0])
-    model = scripted_model(z + bias, bias)
-    calibration = calibrate(model, TONE, examples_of(y), method="contextual")
-    for i in range(len(y)):
-        assert calibration.apply(
-            0, model.scores(str(i), TONE, PromptSettings(), False)
-        ) == pytest.approx(z[i])
-
-
-def test_the_contextual_baseline_is_the_mean_of_content_free_inputs(tmp_path: Path) -> None:
-    path = tmp_path / "model.gguf"
-    path.write_bytes(b"weights")
+    model = scripted_model(np.zeros((1, 3)))
     logits = dict(zip(CONTENT_FREE, ([1.0, 0, 0], [0, 3.0, 0], [0, 0, 0.5]), strict=True))
-    model = ScriptedModel(path, lambda given, _: logits[given])
-    (fitted,) = calibrate(model, TONE, [], method="contextual").questions
-    expected = sum(np.exp(log_softmax(each)) for each in logits.values()) / 3
+    model.logits = lambda given, _: logits.get(given, [0.2, 0.1, 0])
+    calibration = calibrate(model, TONE, [], method="contextual")
+    (fitted,) = calibration.questions
+    mean = sum(np.exp(log_softmax(each)) for each in logits.values()) / 3
     assert fitted.baseline is not None
-    assert np.exp(fitted.baseline) == pytest.approx(expected)
+    assert np.exp(fitted.baseline) == pytest.approx(mean)
     assert (fitted.n_examples, fitted.nll) == (0, {})
+    shares = np.exp([0.2, 0.1, 0]) / mean
+    got = np.exp(calibration.apply(0, model.scores("x", TONE, PromptSettings(), False)))
+    assert got == pytest.approx(shares / shares.sum())
+    with pytest.raises(InvalidArgumentError, match="expected 3 options, got 2"):
+        calibration.apply(0, QuestionScores((OptionScores(log_softmax([0.0, 1.0])),)))
 
 
 def test_batch_calibration_divides_by_the_mean_and_needs_no_answers(
@@ -536,32 +462,20 @@ def test_an_example_is_asked_only_the_questions_it_answers(scripted_model: MakeM
             assert calibration.questions[place].temperature == fit_temperature(z[list(rows)], y)
 
 
-def test_each_label_is_calibrated_on_its_own(scripted_model: MakeModel) -> None:
-    z, y = drawn(LEAST_EXAMPLES, 2)
-    examples = [(str(i), {"topics": ["sport"] if right else []}) for i, right in enumerate(y)]
-    model = scripted_model(z)
-    calibration = calibrate(model, TOPICS, examples, method="temperature")
-    assert len(calibration.questions) == 2
-    calibration.check(fingerprint_of(model), [TOPICS], PromptSettings())
-    calibration.check(fingerprint_of(model), TOPICS.predicates, PromptSettings())
-
-
-def test_the_error_for_too_few_examples_names_the_question(scripted_model: MakeModel) -> None:
+def test_wrong_requests_are_named(scripted_model: MakeModel) -> None:
     z, y = drawn(LEAST_EXAMPLES - 1, 3)
     model = scripted_model(z)
-    for method in ("temperature", "auto", "batch"):
-        with pytest.raises(InvalidArgumentError, match="at least 10 examples of 'tone', got 9"):
-            calibrate(model, TONE, examples_of(y), method=method)  # type: ignore[arg-type]
+    few = "at least 10 examples of 'tone', got 9"
+    settings: list[tuple[dict[str, Any], str]] = [
+        *(({"method": method}, few) for method in ("temperature", "auto", "batch")),
+        ({"method": "platt"}, "method must be .* got 'platt'"),
+        ({"rule": "best"}, "the scoring rule must be .* got 'best'"),
+    ]
+    for wrong, reason in settings:
+        with pytest.raises(InvalidArgumentError, match=reason):
+            calibrate(model, TONE, examples_of(y), **wrong)
     assert model.calls == []
     assert calibrate(model, TONE, examples_of(y), method="contextual").questions[0].n_examples == 9
-
-
-def test_unknown_methods_and_rules_are_rejected(scripted_model: MakeModel) -> None:
-    model = scripted_model(np.zeros((1, 3)))
-    with pytest.raises(InvalidArgumentError, match="method must be .* got 'platt'"):
-        calibrate(model, TONE, [], method="platt")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="the scoring rule must be .* got 'best'"):
-        calibrate(model, TONE, [], rule="best")  # type: ignore[arg-type]
 
 
 # ---- checks of model, questions and settings -------------------------------------------------
@@ -582,6 +496,11 @@ def test_a_calibration_is_valid_for_one_model_and_its_settings(scripted_model: M
     calibration, own = fitted_on(model), fingerprint_of(model)
     calibration.check(own, [TONE], PromptSettings())
     calibration.check(own, [Choice("Which tone?", TONE.choices, name="renamed")], PromptSettings())
+    labels = [(str(i), {"topics": ["sport"] if i % 2 else []}) for i in range(LEAST_EXAMPLES)]
+    of_labels = calibrate(scripted_model(z[:, :2]), TOPICS, labels, method="temperature")
+    assert len(of_labels.questions) == 2
+    of_labels.check(own, [TOPICS], PromptSettings())
+    of_labels.check(own, TOPICS.predicates, PromptSettings())
     described = Choice("Which tone?", [("calm", "at ease"), "angry", "sad"], name="tone")
     for questions, how, fingerprint, reason in (
         ([TONE], PromptSettings(), "1-2", f"for another model: expected '{own}', got '1-2'"),
@@ -645,13 +564,6 @@ def test_a_calibration_rejects_changed_prompts_with_the_same_name(
     replace(plain, wording=None).check(own, [TONE], PromptSettings())  # a file without this field
 
 
-def test_scores_with_another_number_of_options_are_rejected(scripted_model: MakeModel) -> None:
-    z, _ = drawn(LEAST_EXAMPLES, 3)
-    calibration = fitted_on(scripted_model(z))
-    with pytest.raises(InvalidArgumentError, match="expected 3 options, got 2"):
-        calibration.apply(0, QuestionScores((OptionScores(log_softmax([0.0, 1.0])),)))
-
-
 def test_a_fingerprint_depends_on_files_but_not_on_paths(tmp_path: Path) -> None:
     def fingerprint(content: bytes, **more: Any) -> str:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.gguf"
@@ -671,46 +583,28 @@ def test_a_fingerprint_depends_on_files_but_not_on_paths(tmp_path: Path) -> None
         fingerprint(b"x" + content[1:]),
     ]
     assert len({plain, *adapted, *others}) == 6
-
-
-def gguf_of(entries: Mapping[str, str | float]) -> bytes:
-    def text(value: str) -> bytes:
-        return struct.pack("<Q", len(value)) + value.encode()
-
-    written = [
-        text(name)
-        + (
-            struct.pack("<I", 8) + text(value)
-            if isinstance(value, str)
-            else struct.pack("<If", 6, value)
-        )
-        for name, value in entries.items()
-    ]
-    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(written)) + b"".join(written)
+    with pytest.raises(ModelError, match=r"cannot read .*gone\.gguf"):
+        fingerprint_of(ScriptedModel(tmp_path / "gone.gguf", lambda *_: []))
 
 
 def test_the_fingerprint_of_a_decision_model_covers_its_template(tmp_path: Path) -> None:
     def fingerprint(template: str, temperature: float) -> str:
-        # None of the 256 samples of the file contains the decision entries.
-        entries = {
-            "general.architecture": "llama",
-            "filling": "x" * 2_500_000,
-            "llama.decision.type": "openjev",
-            "tokenizer.chat_template.systemone": template,
-            "llama.decision.temperature.choice": temperature,
-        }
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.gguf"
-        path.write_bytes(gguf_of(entries) + bytes(3_000_000))
+        writer = GGUFWriter(path, "llama")
+        # None of the 256 samples of the file contains the decision entries.
+        writer.add_string("filling", "x" * 2_500_000)
+        writer.add_string("llama.decision.type", "openjev")
+        writer.add_string("tokenizer.chat_template.systemone", template)
+        writer.add_float32("llama.decision.temperature.choice", temperature)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        path.write_bytes(path.read_bytes() + bytes(3_000_000))
         return fingerprint_of(ScriptedModel(path, lambda *_: [], decision_type="openjev"))
 
     plain = fingerprint("a {{ state }}", 1.5)
     assert plain == fingerprint("a {{ state }}", 1.5)
     assert len({plain, fingerprint("b {{ state }}", 1.5), fingerprint("a {{ state }}", 1.25)}) == 3
-
-
-def test_a_missing_file_has_no_fingerprint(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"cannot read .*gone\.gguf"):
-        fingerprint_of(ScriptedModel(tmp_path / "gone.gguf", lambda *_: []))
 
 
 # ---- the file --------------------------------------------------------------------------------
@@ -739,18 +633,6 @@ def test_a_saved_calibration_is_loaded_unchanged(
     scores = model.scores("0", TONE, PromptSettings(orders=orders), True)
     assert (again.apply(0, scores) == calibration.apply(0, scores)).all()
     assert np.exp(again.apply(0, scores)).sum() == pytest.approx(1)
-
-
-def test_a_saved_calibration_contains_model_question_and_method(
-    saved: tuple[Calibration, Path],
-) -> None:
-    calibration, path = saved
-    content = json.loads(path.read_text())
-    assert (content["format"], content["version"]) == ("eliza-ffi decision calibration", 3)
-    assert content["calibration"]["model"] == calibration.model
-    (question,) = content["calibration"]["questions"]
-    assert question["question"]["instructions"] == "Which tone?"
-    assert question["method"] == "contextual+temperature"
 
 
 def test_truncated_and_changed_files_are_detected(saved: tuple[Calibration, Path]) -> None:
@@ -785,13 +667,9 @@ HEAD = b'{"format": "eliza-ffi decision calibration", "version": '
         (HEAD + b'3, "calibration": {}}', "damaged"),
     ],
 )
-def test_other_files_are_rejected_with_a_reason(
-    content: bytes, reason: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "x.json"
-    path.write_bytes(content)
+def test_other_files_are_rejected_with_a_reason(content: bytes, reason: str) -> None:
     with pytest.raises(InvalidArgumentError, match=reason):
-        Calibration.load(path)
+        Calibration.from_text(content)
 
 
 @pytest.mark.parametrize(
@@ -802,10 +680,8 @@ def test_other_files_are_rejected_with_a_reason(
         ({"method": "unconditional"}, "unconditional does not use baseline"),
         ({"baseline": [0.0, 0.0]}, "baseline must have 3 numbers, got 2"),
         ({"baseline": [0.0, 0.0, "0"]}, "baseline must be a number, got '0'"),
-        ({"baseline": [0.0, 0.0, True]}, "baseline must be a number, got True"),
         ({"baseline": 3}, "baseline must be a list of numbers, got 3"),
         ({"temperature": 0}, "temperature must be a number from 0.05 to 20.0, got 0"),
-        ({"temperature": 1e9}, "temperature must be .* 20.0, got 1000000000.0"),
         ({"temperature": 10**999}, "temperature must be .* 20.0, got 1000"),
         ({"n_examples": None}, "n_examples must be a whole number of 0 or more, got None"),
         ({"nll": {"x": 1.0}}, "nll must be .* got 'x'"),
@@ -819,8 +695,6 @@ def test_other_files_are_rejected_with_a_reason(
         ({"rule": "best"}, "rule must be .* got 'best'"),
         ({"answer_style": "digits"}, "answer_style must be"),
         ({"orders": 0}, "orders must be a whole number from 1 to 64"),
-        ({"orders": True}, "orders must be a whole number from 1 to 64, got True"),
-        ({"prompt": None}, "prompt must be a string, got None"),
         ({"model": 7}, "model must be a string, got 7"),
     ],
 )

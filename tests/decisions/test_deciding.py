@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,6 @@ from eliza_ffi.errors import (
     InvalidArgumentError,
     NotSupportedError,
 )
-from eliza_ffi.library import Library
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +57,7 @@ TEAM = Choice(
     none="none of these",
 )
 ANGRY = Predicate("The writer is angry.", "angry", if_true="complains")
+ANGRY_AGAIN = Predicate("The writer is angry.", if_true="complains")
 ANGER = Score("How angry is the writer?", ["calm", "annoyed", "very furious"], "anger")
 QUESTIONS: tuple[AskedQuestion, ...] = (TEAM, ANGRY, ANGER)
 
@@ -67,11 +66,9 @@ PLAIN = PromptSettings(format="plain")
 INPUT_FIRST: Any = {"prompt_format": "plain", "prompt_order": "input-first", "prior": "none"}
 
 
-@pytest.fixture(scope="module")
-def model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
-    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
-    with Model(path, library=library, n_ctx=4096, n_threads=1) as opened:
-        yield opened
+@pytest.fixture
+def model(plain_model: Model) -> Model:
+    return plain_model
 
 
 def assert_same(found: Decision, expected: Decision) -> None:
@@ -186,19 +183,6 @@ def test_scores_over_whole_rows_match_the_formula(
         assert answer.distribution == pytest.approx(expected, rel=1e-2, abs=1e-9)
 
 
-def test_the_test_labels_include_short_and_long_token_sequences(model: Model) -> None:
-    counts = [len(tokens) for tokens in label_tokens(model, ask(TEAM), PLAIN)]
-    assert min(counts) == 1
-    assert max(counts) >= 3
-
-
-def test_the_scoring_rules_give_different_probabilities(model: Model) -> None:
-    rules: tuple[Rule, ...] = ("constrained", "full", "mean", "bytes")
-    found = [model.decide(INPUT, TEAM, scoring=rule)["team"].distribution for rule in rules]
-    for i, one in enumerate(found):
-        assert all(np.abs(np.subtract(one, other)).max() > 1e-3 for other in found[:i])
-
-
 @pytest.mark.parametrize("settings", [{"orders": 2}, {"prior": "none"}, {"prior": "options"}])
 def test_a_second_decision_does_not_tokenize_the_labels_again(
     model: Model, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
@@ -250,32 +234,11 @@ def test_allowed_probability_is_the_probability_of_the_first_tokens(
 # ---- orders ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", ["text", "letters"])
-def test_probabilities_are_averaged_over_orders(model: Model, labels: AnswerStyle) -> None:
-    choice = Choice("Which?", ["red", "green", "dark blue"])
-    averaged = model.decide(INPUT, choice, orders=4, answer_style=labels, **F32)["0"]
-    each = []
-    for order in orders_of(choice, 4):
-        listed = Choice("Which?", [choice.choices[i] for i in order])
-        each.append(model.decide(INPUT, listed, answer_style=labels, **F32)["0"].probabilities)
-    for value, probability in averaged.options:
-        mean = np.mean([probabilities[value] for probabilities in each])
-        assert probability == pytest.approx(mean, abs=CLOSE)
-
-
-def test_orders_above_the_maximum_use_all_orders(model: Model) -> None:
-    most = model.decide(INPUT, QUESTIONS, orders=64, **F32)
-    team = model.decide(INPUT, TEAM, orders=10, **F32)
-    assert most["team"].distribution == pytest.approx(team["team"].distribution, abs=CLOSE)
-
-
 # ---- labels ------------------------------------------------------------------------------------
 
 
 def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
-    labels = MultiLabel(
-        "Is the message about this?", {"money": "payments", "sport": None}, "topics"
-    )
+    labels = MultiLabel("Is it about this?", {"money": "payments", "sport": None}, "topics")
     given, settings = "something new about a parcel", {**INPUT_FIRST, **F32}
     decision = model.decide(given, labels, allowed_probability=True, **settings)
     answer = decision["topics"]
@@ -286,14 +249,11 @@ def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
         assert part.probability == pytest.approx(expected.probability, abs=CLOSE)
         assert answer.probabilities[value] == part.probability
         assert part.allowed_probability is not None
-
-
-def test_labels_can_be_mixed_with_other_questions(model: Model) -> None:
-    labels = MultiLabel("About?", ["money", "sport", "food"])
-    decision = model.decide(INPUT, [ANGRY, labels, ANGER], **INPUT_FIRST, **F32)
-    assert list(decision) == ["angry", "1", "anger"]
-    alone = model.decide(INPUT, ANGER, **INPUT_FIRST, **F32)["anger"]
-    assert decision["anger"].distribution == pytest.approx(alone.distribution, abs=CLOSE)
+    both = model.decide(given, [ANGRY, labels, ANGER, ANGRY_AGAIN], **settings)
+    assert list(both) == ["angry", "topics", "anger", "3"]
+    alone = model.decide(given, ANGER, **settings)["anger"]
+    assert both["anger"].distribution == pytest.approx(alone.distribution, abs=CLOSE)
+    assert both["3"].probability == pytest.approx(both["angry"].probability, abs=CLOSE)
 
 
 # ---- cost --------------------------------------------------------------------------------------
@@ -330,11 +290,6 @@ def test_twenty_questions_about_500_tokens_need_at_most_three_passes(
     assert second.seconds > 0.0
 
 
-def test_identical_questions_are_answered_separately(model: Model) -> None:
-    decision = model.decide(INPUT, [Predicate("Is it?"), Predicate("Is it?")], **F32)
-    assert decision["0"].probability == pytest.approx(decision["1"].probability, abs=CLOSE)
-
-
 @pytest.mark.slow
 def test_400_questions_fit_into_one_decision(model: Model) -> None:
     asked = [Predicate(f"Is it {i}?") for i in range(400)]
@@ -346,19 +301,6 @@ def test_400_questions_fit_into_one_decision(model: Model) -> None:
 
 
 # ---- inputs and settings -----------------------------------------------------------------------
-
-
-def test_json_and_conversations_equal_their_text_as_inputs(model: Model) -> None:
-    talk = [
-        {"role": "user", "content": "Where is my parcel?"},
-        {"role": "assistant", "content": [{"type": "output_text", "text": "On its way."}]},
-    ]
-    for given, text in (
-        ({"order": 7, "late": True}, '{"order": 7, "late": true}'),
-        (talk, "user: Where is my parcel?\nassistant: On its way."),
-    ):
-        found, expected = (model.decide(each, QUESTIONS, **F32) for each in (given, text))
-        assert_same(found, expected)
 
 
 def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
@@ -383,13 +325,6 @@ def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
     assert len(beginning) == 2  # one prompt is the beginning of the other
 
 
-def test_a_model_abstains_below_the_probability_threshold(tiny_model: Model) -> None:
-    sure = tiny_model.decide(INPUT, QUESTIONS)
-    abstained = tiny_model.decide(INPUT, QUESTIONS, min_probability=1.0)
-    assert all(answer.value is not None for answer in sure.answers)
-    assert all(answer.abstained and answer.value is None for answer in abstained.answers)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -411,13 +346,13 @@ def test_settings_out_of_range_are_rejected_before_the_model_runs(
             call()
 
 
-@pytest.mark.parametrize("name", ["temperature", "stop", "messages", "probabilities", "order"])
-def test_unknown_keywords_of_decisions_are_rejected(tiny_model: Model, name: str) -> None:
-    settings: Any = {name: 1}
-    with pytest.raises(TypeError, match=rf"^decide\(\) has no keyword '{name}'"):
-        tiny_model.decide("x", ANGRY, **settings)
-    with pytest.raises(TypeError, match=rf"^decide_many\(\) has no keyword '{name}'"):
-        tiny_model.decide_many([], ANGRY, **settings)
+def test_unknown_keywords_of_decisions_are_rejected(tiny_model: Model) -> None:
+    for name in ("temperature", "stop", "messages", "order"):
+        settings: Any = {name: 1}
+        with pytest.raises(TypeError, match=rf"^decide\(\) has no keyword '{name}'"):
+            tiny_model.decide("x", ANGRY, **settings)
+        with pytest.raises(TypeError, match=rf"^decide_many\(\) has no keyword '{name}'"):
+            tiny_model.decide_many([], ANGRY, **settings)
 
 
 def test_an_input_longer_than_the_context_raises_context_full(tiny_model: Model) -> None:
@@ -515,62 +450,6 @@ def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monk
     assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
 
 
-def test_cancelling_a_task_does_not_affect_others(tiny_model: Model) -> None:
-    async_model = AsyncModel.of(tiny_model)
-
-    async def run() -> list[Any]:
-        tasks = [
-            asyncio.ensure_future(async_model.decide(f"message {i}: hello " * 20, QUESTIONS))
-            for i in range(12)
-        ]
-        await asyncio.sleep(0.05)
-        for task in tasks[::3]:
-            task.cancel()
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
-    found = asyncio.run(run())
-    for i, one in enumerate(found):
-        assert isinstance(one, asyncio.CancelledError | Decision if i % 3 == 0 else Decision)
-    assert any(isinstance(one, asyncio.CancelledError) for one in found)
-    assert len(tiny_model.decide(INPUT, QUESTIONS, timeout=0)) == 3
-
-
-def test_a_caller_that_does_not_wait_gets_busy_error(tiny_model: Model) -> None:
-    streams = [tiny_model.stream(f"{i}", 5) for i in range(8)]
-    for stream in streams:
-        next(stream)
-    with pytest.raises(BusyError, match="all 8 slots are in use"):
-        tiny_model.decide("x", ANGRY, timeout=0)
-    for stream in streams:
-        stream.close()  # type: ignore[attr-defined]
-    assert len(tiny_model.decide("x", ANGRY, timeout=0)) == 1
-
-
-def test_async_model_decides_the_same(model: Model) -> None:
-    async_model = AsyncModel.of(model)
-    settings: Any = {
-        "orders": 2,
-        "answer_style": "letters",
-        "allowed_probability": True,
-        "scoring": "full",
-    }
-
-    async def ask() -> tuple[Decision, list[Decision], list[str]]:
-        return (
-            await async_model.decide(INPUT, QUESTIONS, **settings, **F32),
-            await async_model.decide_many([INPUT, "hello"], QUESTIONS, **settings, **F32),
-            await async_model.decision_prompts(INPUT, QUESTIONS, orders=2, answer_style="letters"),
-        )
-
-    one, many, prompts = asyncio.run(ask())
-    expected = [model.decide(given, QUESTIONS, **settings, **F32) for given in (INPUT, "hello")]
-    for found, wanted in zip([one, *many], [expected[0], *expected], strict=True):
-        for answer, other in zip(found.answers, wanted.answers, strict=True):
-            assert answer.distribution == pytest.approx(other.distribution, abs=CLOSE)
-            assert answer.allowed_probability == pytest.approx(other.allowed_probability, rel=1e-3)
-    assert prompts == model.decision_prompts(INPUT, QUESTIONS, orders=2, answer_style="letters")
-
-
 # ---- other libraries ---------------------------------------------------------------------------
 
 
@@ -599,21 +478,20 @@ def test_a_library_without_score_endings_scores_one_by_one(
     assert found.usage.forward_passes > expected.usage.forward_passes
 
 
-@pytest.mark.parametrize("asked", [{"scoring": "full"}, {"allowed_probability": True}])
-def test_a_library_without_score_endings_has_no_joint_scores(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+@pytest.mark.parametrize(
+    ("missing", "settings"),
+    [
+        (["score_endings"], {"scoring": "full"}),
+        (["score_endings"], {"allowed_probability": True}),
+        (["score_endings", "token_trie_scores"], {}),
+    ],
+)
+def test_the_error_of_an_older_library_names_the_missing_function(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, missing: list[str], settings: dict[str, Any]
 ) -> None:
-    remove_functions(monkeypatch, tiny_model, "score_endings")
-    with pytest.raises(NotSupportedError, match="it has no llm_stream_score_endings"):
-        tiny_model.decide(INPUT, ANGRY, **asked)
-
-
-def test_a_library_without_trie_scores_cannot_decide(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remove_functions(monkeypatch, tiny_model, "score_endings", "token_trie_scores")
-    with pytest.raises(NotSupportedError, match="it has no token_trie_scores"):
-        tiny_model.decide(INPUT, ANGRY)
+    remove_functions(monkeypatch, tiny_model, *missing)
+    with pytest.raises(NotSupportedError, match=f"it has no (llm_stream_)?{missing[-1]}"):
+        tiny_model.decide(INPUT, ANGRY, **settings)
 
 
 # ---- calibration -------------------------------------------------------------------------------
@@ -648,47 +526,26 @@ def calibration_of(
     )
 
 
-def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"answer_style": "letters", "orders": 2},
+        {"answer_style": "text", "orders": 1, "scoring": "mean"},
+    ],
+)
+def test_a_calibration_provides_settings_and_is_applied(
+    model: Model, settings: dict[str, Any]
+) -> None:
     questions = {"team": TEAM, "angry": ANGRY}
-    calibration = calibration_of(model, questions)
+    of_prompts = {name: settings[name] for name in ("answer_style", "orders")}
+    rule = settings.get("scoring", "constrained")
+    calibration = calibration_of(model, questions, rule=rule, **of_prompts)
     found = model.decide(INPUT, questions, calibration=calibration, **F32)
-    plain = model.decide(INPUT, questions, answer_style="letters", orders=2, **INPUT_FIRST, **F32)
+    plain = model.decide(INPUT, questions, **settings, **INPUT_FIRST, **F32)
     assert (found.calibrated, plain.calibrated) == (True, False)
     for name in questions:
         raw = np.sqrt(plain[name].distribution)  # exp(log p / 2)
         assert found[name].distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"answer_style": "text"}, "another answer style"),
-        ({"orders": 1}, "another number of orders"),
-        ({"scoring": "mean"}, "is for another rule: expected 'constrained', got 'mean'"),
-        ({"prompt": lambda given, asked: "x"}, "another prompt"),
-        ({"questions": TEAM}, "another question"),
-    ],
-)
-def test_a_calibration_that_does_not_match_is_rejected(
-    tiny_model: Model, settings: dict[str, Any], message: str
-) -> None:
-    calibration = calibration_of(tiny_model, {"angry": ANGRY})
-    with pytest.raises(InvalidArgumentError, match=message):
-        tiny_model.decide(INPUT, **{"questions": ANGRY, "calibration": calibration, **settings})
-
-
-def test_a_calibration_of_another_model_is_rejected(tiny_model: Model, model: Model) -> None:
-    calibration = calibration_of(tiny_model, {"angry": ANGRY})
-    with pytest.raises(InvalidArgumentError, match="another model"):
-        model.decide(INPUT, ANGRY, calibration=calibration)
-
-
-def test_a_calibration_determines_the_scoring_rule(model: Model) -> None:
-    calibration = calibration_of(model, {"team": TEAM}, rule="mean", answer_style="text", orders=1)
-    found = model.decide(INPUT, {"team": TEAM}, calibration=calibration, **F32)["team"]
-    plain = model.decide(INPUT, TEAM, scoring="mean", **INPUT_FIRST, **F32)["team"]
-    raw = np.sqrt(plain.distribution)
-    assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
 
 
 FITTED = [(f"message {i}: hello", {"team": "sales" if i % 3 else "a"}) for i in range(12)]
@@ -696,11 +553,7 @@ SHOWN = [("I paid twice.", {"team": "send it back"}), ("A car, please.", {"team"
 
 
 def test_a_calibration_stores_all_settings_of_the_prompts(model: Model, tmp_path: Path) -> None:
-    settings: Any = {
-        "prompt_order": "input-first",
-        "prompt_format": "plain",
-        "prior": "options",
-    }
+    settings: Any = {"prompt_order": "input-first", "prompt_format": "plain", "prior": "options"}
     path = tmp_path / "team.json"
     calibrate(model, TEAM, FITTED, method="temperature", prompt_examples=SHOWN, **settings).save(
         path
@@ -719,6 +572,11 @@ def test_a_calibration_stores_all_settings_of_the_prompts(model: Model, tmp_path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"answer_style": "letters"}, "another answer style"),
+        ({"orders": 2}, "another number of orders"),
+        ({"scoring": "mean"}, "another rule: expected 'constrained', got 'mean'"),
+        ({"prompt": lambda given, asked: "x", "examples": []}, "another prompt"),
+        ({"questions": ANGRY}, "another question"),
         ({"prompt_order": "question-first"}, "another prompt order: expected 'input-first', got"),
         ({"prompt_format": "chat"}, "another prompt format: expected 'plain', got 'chat'"),
         ({"prior": "none"}, "another prior: expected 'options', got 'none'"),
@@ -726,54 +584,18 @@ def test_a_calibration_stores_all_settings_of_the_prompts(model: Model, tmp_path
         ({"examples": []}, "other examples in the prompt of 'team'"),
     ],
 )
-def test_a_calibration_rejects_other_settings_of_the_prompts(
+def test_a_calibration_rejects_other_settings(
     tiny_model: Model, settings: dict[str, Any], message: str
 ) -> None:
+    fitted: Any = {"prompt_order": "input-first", "prompt_format": "plain", "prior": "options"}
     calibration = calibrate(
-        tiny_model,
-        TEAM,
-        FITTED,
-        method="temperature",
-        prompt_examples=SHOWN,
-        prompt_order="input-first",
-        prompt_format="plain",
-        prior="options",
+        tiny_model, TEAM, FITTED, method="temperature", prompt_examples=SHOWN, **fitted
     )
+    asked = {"questions": TEAM, "calibration": calibration, **settings}
     with pytest.raises(InvalidArgumentError, match=f"the calibration is for {message}"):
-        tiny_model.decide(INPUT, TEAM, calibration=calibration, **settings)
-    with pytest.raises(InvalidArgumentError, match=f"the calibration is for {message}"):
-        examples = settings.get("examples")
-        rest: Any = {name: each for name, each in settings.items() if name != "examples"}
-        evaluate(
-            tiny_model, TEAM, FITTED, calibration=calibration, prompt_examples=examples, **rest
-        )
-
-
-def test_decisions_are_prepared_outside_the_event_loop_thread(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: list[bool] = []
-    begin = DecisionPlan.__init__
-
-    def noting(self: DecisionPlan, *args: Any) -> None:
-        threads.append(threading.current_thread() is threading.main_thread())
-        begin(self, *args)
-
-    monkeypatch.setattr(DecisionPlan, "__init__", noting)
-    model = AsyncModel.of(tiny_model)
-    short, long = "Where is my order?", "Where is my order? " * 150
-    question = Predicate("The writer waits.")
-
-    async def scene() -> list[Decision]:
-        return [
-            await model.decide(short, question),
-            await model.decide(long[:1500], question),
-            await model.decide(long, question),
-            await model.decide([{"role": "user", "content": short}], question),
-            await model.decide(short, [question] * 60),
-            await model.decide(short, question, prompt=lambda given, asked: given + asked.text),
-        ]
-
-    found = asyncio.run(scene())
-    assert threads == [False] * 6
-    assert [len(each.answers) for each in found] == [1, 1, 1, 1, 60, 1]
+        tiny_model.decide(INPUT, **asked)
+    if asked.pop("questions") == TEAM:
+        asked["prompt_examples"] = asked.pop("examples", None)
+        asked["rule"] = asked.pop("scoring", None)
+        with pytest.raises(InvalidArgumentError, match=f"the calibration is for {message}"):
+            evaluate(tiny_model, TEAM, FITTED, **asked)

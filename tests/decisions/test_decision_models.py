@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from label_scores import answered, label_scores, made_of
 from large_vocabularies import DECISION_MODEL_TYPES
-from write_decision_models import DEFINITIONS, REFUSED, cached_decision_model, main
+from write_decision_models import DEFINITIONS, REFUSED, cached_decision_model
 
 from eliza_ffi.decisions.models import decision_model
 from eliza_ffi.decisions.models.decision_model import (
@@ -29,14 +29,9 @@ from eliza_ffi.decisions.models.decision_model import (
     letter_labels,
     typed_labels,
 )
-from eliza_ffi.decisions.models.systemone import SystemoneQuestion, json_copy, read_state
+from eliza_ffi.decisions.models.systemone import SystemoneQuestion, read_state
 from eliza_ffi.decisions.questions import Choice, Level, Option, Predicate, Score
-from eliza_ffi.errors import (
-    ChatTemplateError,
-    InvalidArgumentError,
-    ModelError,
-    NotSupportedError,
-)
+from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -147,9 +142,11 @@ def test_a_predicate_uses_all_single_token_spellings() -> None:
         typed_labels(Words(["yes"]).single, NOUL)
 
 
-def test_a_score_uses_digits_as_labels() -> None:
-    labels = typed_labels(WORDS.single, SCORE)
-    assert labels == [("0", (ord("0"),)), ("1", (ord("1"),)), ("2", (ord("2"),))]
+def test_scores_have_digits_and_a_code_also_counts_with_a_leading_space() -> None:
+    digits = typed_labels(WORDS.single, SCORE)
+    assert digits == [("0", (ord("0"),)), ("1", (ord("1"),)), ("2", (ord("2"),))]
+    labels = typed_labels(WORDS.single, choice_of(2))
+    assert labels[1] == ("B", (ord("B"), WORDS.ids[" B"]))
 
 
 def typed_texts(words: Words, keys: Sequence[str]) -> list[str]:
@@ -157,20 +154,17 @@ def typed_texts(words: Words, keys: Sequence[str]) -> list[str]:
     return [label.text for label in typed_labels(words.single, question)]
 
 
-def test_single_letter_options_are_their_own_labels() -> None:
-    assert typed_texts(WORDS, ["z", "B", "a"]) == ["z", "B", "a"]
-    assert typed_texts(WORDS, ["z", "é", "a"]) == ["A", "B", "C"]
-
-
-def test_more_than_26_options_use_numbers_then_the_remaining_codes() -> None:
-    assert typed_texts(WORDS, [f"o{i}" for i in range(26)]) == list(LETTERS)
-    texts = typed_texts(WORDS, [f"o{i}" for i in range(150)])
-    assert texts == [*DIGITS, *LETTERS, *LETTERS.lower()[:24]]
-
-
-def test_a_code_also_counts_with_a_leading_space() -> None:
-    labels = typed_labels(WORDS.single, choice_of(2))
-    assert labels[1] == ("B", (ord("B"), WORDS.ids[" B"]))
+@pytest.mark.parametrize(
+    ("keys", "labels"),
+    [
+        (["z", "B", "a"], ["z", "B", "a"]),
+        (["z", "é", "a"], ["A", "B", "C"]),
+        ([f"o{i}" for i in range(26)], list(LETTERS)),
+        ([f"o{i}" for i in range(150)], [*DIGITS, *LETTERS, *LETTERS.lower()[:24]]),
+    ],
+)
+def test_options_have_their_own_letters_or_codes(keys: list[str], labels: list[str]) -> None:
+    assert typed_texts(WORDS, keys) == labels
 
 
 def test_too_few_labels_in_the_vocabulary_are_rejected() -> None:
@@ -208,31 +202,22 @@ def test_codes_match_the_reference_implementation(single: list[str], keys: list[
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_a_template_receives_the_question_and_the_input(type: str) -> None:
-    asked = ask(build(type), CHOICE, {"b": [1, None], "a": "text"})
+def test_a_template_receives_the_question_the_input_and_the_labels(type: str) -> None:
+    state = {"b": [1, None, 20.0, 1234567.25, 2**70], "a": "text"}
+    asked = ask(build(type), CHOICE, state)
     variables = variables_of(asked.prompts[0])
-    assert variables["id"] == "route"
-    assert variables["type"] == "choice"
+    assert (variables["id"], variables["type"]) == ("route", "choice")
     assert variables["instructions"] == CHOICE.instructions
-    assert variables["state"] == {"b": [1, None], "a": "text"}
+    assert variables["state"] == state
     assert variables["images"] == []
-    shown_options = [(option["key"], option["description"]) for option in variables["options"]]
-    assert shown_options == list(CHOICE.options)
-
-
-@pytest.mark.parametrize(
-    ("type", "labels"),
-    [
-        ("openjev", [None] * 3),  # the template contains them
-        ("lev", ["A", "B", "C"]),
-        ("nimble", ["A", "B", "C"]),
-        ("pplx-decider", ["A", "B", "C"]),
-        ("lfm2-d1", ["A", "B", "C"]),
-    ],
-)
-def test_a_template_receives_the_labels(type: str, labels: list[str | None]) -> None:
-    variables = variables_of(ask(build(type), CHOICE).prompts[0])
-    assert [option.get("label") for option in variables["options"]] == labels
+    shown = [(option["key"], option["description"]) for option in variables["options"]]
+    assert shown == list(CHOICE.options)
+    labels = [option.get("label") for option in variables["options"]]
+    assert labels == ([None] * 3 if type == "openjev" else ["A", "B", "C"])  # it has its own
+    assert len(asked.prompts) == (2 if type == "lev" else 1)
+    # Without forged tokens, a prompt is tokenized as one text.
+    (prompt,) = ask(build(type, "<s>{{ state }}yes<end>"), SCORE, "A < B yes").prompts
+    assert list(prompt.tokens) == WORDS.tokenize("<s>A < B yesyes<end>", False, True)
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -262,19 +247,20 @@ def test_lev_asks_a_choice_again_with_reversed_options() -> None:
     assert [option["key"] for option in variables_of(second)["options"]] == ["x", "it", "sales"]
     assert [option["label"] for option in variables_of(second)["options"]] == ["A", "B", "C"]
     assert first.labels == second.labels == ((65,), (66,), (67,))
-    assert len(ask(build("lev"), SCORE).prompts) == 1
     assert len(ask(build("lev"), choice_of(1)).prompts) == 1
 
 
-@pytest.mark.parametrize("type", sorted(set(TYPES) - {"lev"}))
-def test_other_types_ask_a_choice_once(type: str) -> None:
-    assert len(ask(build(type), CHOICE).prompts) == 1
-
-
-def test_lev_rates_a_predicate_on_nine_labels_and_shows_two_options() -> None:
+def test_a_predicate_is_read_from_ratings_or_from_all_spellings() -> None:
     (prompt,) = ask(build("lev"), NOUL).prompts
     assert prompt.labels == tuple((ord(letter),) for letter in "ABCDEFGHI")
     assert [option["label"] for option in variables_of(prompt)["options"]] == ["A", "B"]
+    (prompt,) = ask(build("lfm2-d1"), NOUL).prompts
+    spellings = [[WORDS.ids[word] for word in group] for group in (YES_NO[:3], YES_NO[3:])]
+    assert [list(group) for group in prompt.labels] == spellings
+    assert list(prompt.read) == spellings[0] + spellings[1]
+    shared = DecisionPrompt((1,), ((7,), (8, 7), (9, 8)))
+    assert shared.read == (7, 8, 9)
+    assert shared.scores([3.0, 1.0, 2.0]) == [3.0, 3.0, 2.0]
 
 
 def test_only_nimble_shows_all_questions_in_every_prompt() -> None:
@@ -288,13 +274,6 @@ def test_only_nimble_shows_all_questions_in_every_prompt() -> None:
         assert own["instructions"] == question.instructions
     for type in set(TYPES) - {"nimble"}:
         assert variables_of(build(type).ask([NOUL, CHOICE], "s")[0].prompts[0])["questions"] is None
-
-
-def test_lfm2_d1_uses_every_spelling_of_yes_and_no() -> None:
-    (prompt,) = ask(build("lfm2-d1"), NOUL).prompts
-    spellings = [[WORDS.ids[word] for word in group] for group in (YES_NO[:3], YES_NO[3:])]
-    assert [list(group) for group in prompt.labels] == spellings
-    assert list(prompt.read) == spellings[0] + spellings[1]
 
 
 def test_only_lfm2_d1_accepts_none_as_input() -> None:
@@ -331,11 +310,6 @@ def test_text_that_looks_like_a_control_token_stays_text() -> None:
         assert controls == [WORDS.ids["<s>"], WORDS.ids["<end>"]]
         plain = WORDS.detokenize(prompt.tokens)
         assert plain == f"{spelled}|{spelled}|{spelled}"
-
-
-def test_prompts_without_forged_tokens_are_tokenized_as_one_text() -> None:
-    (prompt,) = ask(build(template="<s>{{ state }}yes<end>"), NOUL, "A < B yes").prompts
-    assert list(prompt.tokens) == WORDS.tokenize("<s>A < B yesyes<end>", False, True)
 
 
 def test_an_ambiguous_control_token_is_rejected() -> None:
@@ -396,18 +370,6 @@ def test_an_input_with_images_or_audio_is_rejected(kind: str) -> None:
         with pytest.raises(InvalidArgumentError, match=f"{kind}.*only text is supported"):
             ask(build(), NOUL, state)
     assert read_state({"photos": turns}) == {"photos": turns}  # data, not a conversation
-
-
-def test_copying_json_preserves_values_and_key_order() -> None:
-    value = {"b": (1, 2.5, None, True), "a": [{"d": "x", "c": {}}]}
-    copied = json_copy(value)
-    assert json.dumps(copied) == json.dumps(value)
-    assert json.dumps(json_copy(value, sort=True)) == json.dumps(value, sort_keys=True)
-
-
-def test_numbers_are_written_in_full() -> None:
-    (prompt,) = ask(build(template="{{ state | tojson }}"), NOUL, [20.0, 1234567.25, 2**70]).prompts
-    assert WORDS.detokenize(prompt.tokens) == f"[20.0, 1234567.25, {2**70}]"
 
 
 # ---- questions ---------------------------------------------------------------------------------
@@ -529,11 +491,15 @@ def test_the_probabilities_of_two_orders_are_averaged() -> None:
     first, second = softmax(LOGITS[0, :3], 1.3), softmax(LOGITS[1, :3], 1.3)
     p = asked.probabilities(LOGITS[:, :3].tolist())
     assert p == pytest.approx((first + second[::-1]) / 2, abs=1e-12)
-
-
-def test_a_preference_for_the_first_label_cancels_out() -> None:
+    # A preference for the first label cancels out.
     p = ask(build("lev"), choice_of(2)).probabilities([[5.0, 0.0], [5.0, 0.0]])
     assert p == pytest.approx([0.5, 0.5])
+
+
+def test_certain_answers_and_extreme_logits_do_not_overflow() -> None:
+    assert ask(build(), choice_of(1)).probabilities([[-3.0]]) == [1.0]
+    p = ask(build(temperatures={"choice": 0.01}), CHOICE).probabilities([[1e4, -1e4, -math.inf]])
+    assert p == [1.0, 0.0, 0.0]
 
 
 def test_the_probability_of_true_is_the_expected_rating() -> None:
@@ -550,21 +516,6 @@ def test_the_most_probable_spelling_counts() -> None:
     row = LOGITS[0, :6]
     expected = softmax([row[:3].max(), row[3:].max()], 1.4)
     assert asked.probabilities([row]) == pytest.approx(expected, abs=1e-12)
-
-
-def test_a_token_shared_by_two_labels_counts_for_both() -> None:
-    prompt = DecisionPrompt((1,), ((7,), (8, 7), (9, 8)))
-    assert prompt.read == (7, 8, 9)
-    assert prompt.scores([3.0, 1.0, 2.0]) == [3.0, 3.0, 2.0]
-
-
-def test_a_single_option_is_certain() -> None:
-    assert ask(build(), choice_of(1)).probabilities([[-3.0]]) == [1.0]
-
-
-def test_extreme_logits_do_not_overflow() -> None:
-    p = ask(build(temperatures={"choice": 0.01}), CHOICE).probabilities([[1e4, -1e4, -math.inf]])
-    assert p == [1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("logits", [[[math.nan, 1, 2]], [[-math.inf] * 3]])
@@ -620,25 +571,29 @@ def test_unsupported_types_are_rejected_by_name(type: str) -> None:
         of({"path": str(cached_decision_model(type)), "decision_type": type})
 
 
-def test_an_unknown_type_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(NotSupportedError, match="unsupported type 'new'; supported: openjev, lev"):
-        of(model_file(tmp_path / "m.gguf", {"llama.decision.type": "new"}))
+TYPE, NOUL_TEMPERATURE = "llama.decision.type", "llama.decision.temperature.noul"
 
 
-def test_errors_about_a_file_contain_its_name(tmp_path: Path) -> None:
-    facts = model_file(tmp_path / "m.gguf", {"llama.decision.type": "lev"})
-    with pytest.raises(
-        ModelError, match=r"decision model .*m\.gguf cannot be used: the file has no template"
-    ):
-        of(facts)
-    cold = {"llama.decision.type": "lev", "llama.decision.temperature.noul": 0.0, TEMPLATE: "x"}
-    with pytest.raises(
-        ModelError, match=r"m\.gguf cannot be used: the temperature noul must .* got 0\.0"
-    ):
-        of(model_file(tmp_path / "m.gguf", cold))
-    broken = {"llama.decision.type": "lev", TEMPLATE: "{% if %}"}
-    with pytest.raises(ChatTemplateError, match=r"m\.gguf cannot be used: .*not valid"):
-        of(model_file(tmp_path / "m.gguf", broken))
+@pytest.mark.parametrize(
+    ("metadata", "kind", "reason"),
+    [
+        ({TYPE: "new"}, NotSupportedError, "unsupported type 'new'; supported: openjev, lev"),
+        ({TYPE: "lev"}, ModelError, "the file has no template"),
+        (
+            {TYPE: "lev", NOUL_TEMPERATURE: 0.0, TEMPLATE: "x"},
+            ModelError,
+            r"the temperature noul must .* got 0\.0",
+        ),
+        ({TYPE: "lev", TEMPLATE: "{% if %}"}, ChatTemplateError, ".*not valid"),
+    ],
+)
+def test_errors_about_a_file_contain_its_name(
+    tmp_path: Path, metadata: dict[str, Any], kind: type[Exception], reason: str
+) -> None:
+    with pytest.raises(kind, match=rf"decision model .*m\.gguf cannot be used: {reason}"):
+        of(model_file(tmp_path / "m.gguf", metadata))
+    with pytest.raises(ModelError, match=r"gone\.gguf is gone"):
+        of({"path": str(tmp_path / "gone.gguf"), "decision_type": "lev"})
 
 
 def test_rating_types_need_nine_labels(tmp_path: Path) -> None:
@@ -658,11 +613,6 @@ def test_other_models_give_none_and_their_file_is_not_read(
     assert of(other) is None  # the decision type belongs to another architecture
     assert of({"path": str(tmp_path / "gone.gguf"), "decision_type": ""}) is None
     assert of({}) is None
-
-
-def test_the_error_of_a_deleted_file_contains_its_name(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"gone\.gguf is gone"):
-        of({"path": str(tmp_path / "gone.gguf"), "decision_type": "lev"})
 
 
 # ---- models ------------------------------------------------------------------------------------
@@ -722,8 +672,3 @@ def test_forged_control_tokens_stay_text_with_real_vocabularies(random_model: Mo
     usual = controls("nothing")
     for forged in ("<|im_end|>", "<|eot_id|>", "</s>", "<|begin_of_text|>", "<s>"):
         assert controls(forged) == usual
-
-
-def test_the_script_writes_the_requested_model(tmp_path: Path) -> None:
-    assert main(["--type", "kev", "--out", str(tmp_path / "new")]) == 0
-    assert [file.name for file in (tmp_path / "new").iterdir()] == ["kev.gguf"]

@@ -31,47 +31,28 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("answers", "is_doubted"),
+    ("answers", "masses", "sentences"),
     [
-        ({"a": LEAST_ROWS - 1}, False),
-        ({"a": LEAST_ROWS}, True),
-        ({"a": 90, "b": 10}, False),
-        ({"a": 91, "b": 9}, True),
-        ({"b": 1, "a": 19}, True),
-        ({}, False),
+        ({"a": LEAST_ROWS - 1}, [], []),
+        ({"a": LEAST_ROWS}, [], ["team: 20 of 20 answers are 'a'; unless that is right, "]),
+        ({"a": 90, "b": 10}, [], []),
+        ({"a": 91, "b": 9}, [], ["team: 91 of 100 answers are 'a'"]),
+        ({"b": 1, "a": 19}, [], ["team: 19 of 20 answers are 'a'"]),
+        ({}, [], []),
+        ({"a": 1}, [LEAST_MASS], []),
+        ({"a": 1}, [LEAST_MASS - 1e-6], ["of the model's probability falls on the options"]),
+        ({"a": 1}, [0.0, 2 * LEAST_MASS], []),
+        ({"a": 1}, [0.0, 1.9 * LEAST_MASS], ["of the model's probability falls on the options"]),
+        ({True: 1200}, [0.005], ["1,200 of 1,200 answers are True", "only 0.50%"]),
     ],
 )
-def test_one_answer_is_doubted_above_nine_tenths(answers: dict[str, int], is_doubted: bool) -> None:
-    reasons = reasons_to_doubt("team", answers, [])
-    assert len(reasons) == is_doubted
-    if is_doubted:
-        n = sum(answers.values())
-        assert reasons[0].startswith(f"team: {answers['a']} of {n} answers are 'a'; unless that is")
-        assert "measure with evaluate" in reasons[0]
-
-
-@pytest.mark.parametrize(
-    ("masses", "is_doubted"),
-    [
-        ([], False),
-        ([LEAST_MASS], False),
-        ([LEAST_MASS - 1e-6], True),
-        ([0.0, 2 * LEAST_MASS], False),
-        ([0.0, 1.9 * LEAST_MASS], True),
-    ],
-)
-def test_a_mean_allowed_probability_below_one_percent_is_doubted(
-    masses: list[float], is_doubted: bool
+def test_equal_answers_and_small_allowed_probabilities_are_doubted(
+    answers: dict[Any, int], masses: list[float], sentences: list[str]
 ) -> None:
-    reasons = reasons_to_doubt("team", {"a": 1}, masses)
-    assert len(reasons) == is_doubted
-    assert all("of the model's probability falls on the options" in each for each in reasons)
-
-
-def test_both_signs_give_a_reason_each() -> None:
-    first, second = reasons_to_doubt("team", {True: 1200}, [0.005])
-    assert "1,200 of 1,200 answers are True" in first
-    assert "only 0.50%" in second
+    reasons = reasons_to_doubt("team", answers, masses)
+    assert len(reasons) == len(sentences)
+    for reason, part in zip(reasons, sentences, strict=True):
+        assert part in reason and "measure with evaluate" in reason
 
 
 def test_an_accuracy_of_the_most_frequent_answer_is_doubted() -> None:
@@ -83,20 +64,24 @@ def test_an_accuracy_of_the_most_frequent_answer_is_doubted() -> None:
 # ---- decisions about many inputs ----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_async", [False, True])
 def test_many_equal_answers_are_warned_about_once(
-    tiny_model: Model, caplog: pytest.LogCaptureFixture
+    tiny_model: Model, caplog: pytest.LogCaptureFixture, is_async: bool
 ) -> None:
-    found = tiny_model.decide_many(["I was charged twice."] * 20, {"team": TEAM})
+    def decide_many(inputs: list[Any], **more: Any) -> list[Any]:
+        if is_async:
+            model = AsyncModel.of(tiny_model)
+            return list(asyncio.run(model.decide_many(inputs, {"team": TEAM}, **more)))
+        return tiny_model.decide_many(inputs, {"team": TEAM}, **more)
+
+    same: list[Any] = ["I was charged twice."] * 19
+    failed = decide_many([*same, b"bytes"], return_exceptions=True)  # which is no answer
+    assert isinstance(failed[-1], Exception) and warnings_in(caplog) == []
+    found = decide_many([*same, same[0]])
     (warning,) = warnings_in(caplog)
     choice = found[0]["team"].choice
     assert warning.startswith(f"decide_many: team: 20 of 20 answers are {choice!r}; unless")
-
-
-def test_nineteen_equal_answers_are_not_warned_about(
-    tiny_model: Model, caplog: pytest.LogCaptureFixture
-) -> None:
-    tiny_model.decide_many(["I was charged twice."] * 19, {"team": TEAM})
-    assert warnings_in(caplog) == []
+    assert found[0]["team"].allowed_probability is None
 
 
 def test_a_small_allowed_probability_is_warned_about_for_each_question(
@@ -135,23 +120,6 @@ def test_the_allowed_probability_of_the_first_inputs_is_computed(
     inputs = [f"message {i}" for i in range(N_MASSES + 5)]
     tiny_model.decide_many(iter(inputs), TEAM, max_concurrency=1)
     assert asked == [True] * N_MASSES + [False] * 5
-
-
-def test_failed_inputs_are_no_answers(tiny_model: Model, caplog: pytest.LogCaptureFixture) -> None:
-    inputs: list[Any] = ["I was charged twice."] * 19 + [b"bytes"]
-    found = tiny_model.decide_many(inputs, TEAM, return_exceptions=True)
-    assert isinstance(found[-1], Exception)
-    assert warnings_in(caplog) == []
-
-
-def test_an_async_model_warns_in_the_same_way(
-    tiny_model: Model, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = AsyncModel.of(tiny_model)
-    found = asyncio.run(model.decide_many(["I was charged twice."] * 20, {"team": TEAM}))
-    (warning,) = warnings_in(caplog)
-    assert warning.startswith("decide_many: team: 20 of 20 answers are ")
-    assert found[0]["team"].allowed_probability is None
 
 
 # ---- evaluation --------------------------------------------------------------------------------

@@ -86,14 +86,9 @@ def test_a_saved_prior_gives_the_same_probabilities(plain_model: Model, tmp_path
     assert alone["team"].distribution == pytest.approx(found[0]["team"].distribution, abs=CLOSE)
     fitted = prior.questions[0]
     assert (fitted.method, len(fitted.examples)) == ("batch", 2)
-
-
-def test_the_prompts_of_a_saved_prior_can_be_shown(plain_model: Model, tmp_path: Path) -> None:
-    settings: Any = {"answer_style": "letters", "prompt_order": "input-first"}
-    fit_input_prior(plain_model, (TEAM,), INPUTS, settings).save(tmp_path / "prior.json")
-    expected = plain_model.decision_prompts("hello", TEAM, **settings)
-    found = plain_model.decision_prompts("hello", TEAM, prior=str(tmp_path / "prior.json"))
-    assert found == expected
+    path = str(tmp_path / "prior.json")
+    shown = plain_model.decision_prompts("hello", TEAM, prior=path)
+    assert shown == plain_model.decision_prompts("hello", TEAM, **settings)
 
 
 @pytest.mark.parametrize("method", ["decide", "decide_many", "rows of a table"])
@@ -149,28 +144,19 @@ def test_the_mean_is_of_an_evenly_spaced_sample(
     )
 
 
-def test_the_inputs_must_be_a_list(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"a list of inputs, .*: pass list\(inputs\)"):
-        tiny_model.decide_many(iter(INPUTS), TEAM, prior="inputs")
+def test_wrong_requests_are_named(tiny_model: Model) -> None:
+    prior = fit_input_prior(tiny_model, (TEAM,), INPUTS, {})
+    few = r"prior=.inputs. needs at least 10 usable inputs, got 9"
+    both = "prior and calibration cannot be combined"
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (INPUTS[:9], {}, few),
+        ([*INPUTS[:9], b"bytes"], {}, few),
+        ([b"bytes"] * 12, {}, "can be used"),
+        (iter(INPUTS), {}, r"a list of inputs, .*: pass list\(inputs\)"),
+        *((INPUTS, {"prior": p, "calibration": prior}, both) for p in ("inputs", "a.json", prior)),
+    ]
+    for inputs, settings, reason in wrong:
+        with pytest.raises(InvalidArgumentError, match=reason):
+            tiny_model.decide_many(inputs, TEAM, **{"prior": "inputs", **settings})
     with pytest.raises(InvalidArgumentError, match=r"needs several inputs: use decide_many\(\)"):
         tiny_model.decide(INPUTS[0], TEAM, prior="inputs")
-
-
-def test_a_prior_and_a_calibration_cannot_be_combined(tiny_model: Model) -> None:
-    prior = fit_input_prior(tiny_model, (TEAM,), INPUTS, {})
-    for given in ("inputs", "prior.json", prior):
-        with pytest.raises(InvalidArgumentError, match="prior and calibration cannot be combined"):
-            tiny_model.decide_many(INPUTS, TEAM, prior=given, calibration=prior)
-
-
-def test_a_prior_needs_ten_usable_inputs(tiny_model: Model) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match=r"prior=.inputs. needs at least 10 usable inputs, got 9"
-    ):
-        tiny_model.decide_many(INPUTS[:9], TEAM, prior="inputs")
-    with pytest.raises(
-        InvalidArgumentError, match=r"prior=.inputs. needs at least 10 usable inputs, got 9"
-    ):
-        tiny_model.decide_many([*INPUTS[:9], b"bytes"], TEAM, prior="inputs")
-    with pytest.raises(InvalidArgumentError, match="can be used"):
-        tiny_model.decide_many([b"bytes"] * 12, TEAM, prior="inputs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from full_precision import write_in_full_precision
 
-from eliza_ffi import InvalidArgumentError, Model, cli
+from eliza_ffi import InvalidArgumentError, Model
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import Choice, Decision, Predicate, as_questions, question_to
 from eliza_ffi.decisions.answers import ChoiceAnswer
@@ -90,17 +89,17 @@ def test_settings_that_need_all_scores_still_answer(model: Model, settings: dict
     answer = answer_in(model.decide(INPUT, [Choice(ASKED, OPTIONS[:300])], **settings))
     assert len(answer.options) == 5
     assert answer.distribution == tuple(sorted(answer.distribution, reverse=True))
-
-
-def test_letters_need_a_list(model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="pass show_options=True"):
         model.decide(INPUT, [Choice(ASKED, OPTIONS)], answer_style="letters")
 
 
-def test_a_question_is_the_same_after_json() -> None:
+def test_questions_and_answers_with_many_options_have_json(model: Model) -> None:
     question = Choice(ASKED, OPTIONS, "product", show_options=False, top=9)
     (read,) = as_questions([question_to(question)])
     assert read == question
+    found = model.decide_many([INPUT, "A lamp."], [question], min_probability=0.999)
+    assert [answer_in(each).abstained for each in found] == [True, True]
+    assert found[0].to_dict()["answers"][0]["n_options"] == len(OPTIONS)
 
 
 def test_bools_and_none_are_options_too(model: Model) -> None:
@@ -108,23 +107,3 @@ def test_bools_and_none_are_options_too(model: Model) -> None:
     answer = answer_in(model.decide(INPUT, [question]))
     assert set(answer.probabilities) == {True, "true", "none of these", *OPTIONS}
     assert sum(answer.distribution) == pytest.approx(1, abs=1e-6)
-
-
-def test_many_inputs_and_abstaining(model: Model) -> None:
-    found = model.decide_many([INPUT, "A lamp."], [Choice(ASKED, OPTIONS)], min_probability=0.999)
-    assert [answer_in(each).abstained for each in found] == [True, True]
-    assert found[0].to_dict()["answers"][0]["n_options"] == len(OPTIONS)
-
-
-def test_a_table_has_a_column_with_the_most_probable_options(tmp_path: Path) -> None:
-    (tmp_path / "in.csv").write_text("text\nI need a chair\nA lamp please\n")
-    questions = [question_to(Choice(ASKED, OPTIONS, "product"))]
-    (tmp_path / "questions.json").write_text(json.dumps(questions))
-    output = tmp_path / "out.jsonl"
-    command = ["decide", str(tmp_path / "in.csv"), "--column", "text"]
-    command += ["--questions", str(tmp_path / "questions.json")]
-    assert cli.main([*command, "--output", str(output), "--top", "6"]) == 0
-    for line in output.read_text().splitlines():
-        row = json.loads(line)
-        assert len(row["product_top"]) == 6
-        assert row["product_top"][0] == [row["product"], row["product_probability"]]

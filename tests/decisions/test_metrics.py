@@ -38,13 +38,6 @@ def test_a_bin_includes_its_upper_edge() -> None:
     assert (diagram[2].probability, diagram[2].accuracy) == (None, None)
 
 
-def test_coverage_falls_as_the_threshold_rises() -> None:
-    points = metrics.coverage([0.5, 0.7, 0.9, 0.9], [False, False, True, True], (0.0, 0.7, 0.9, 1))
-    assert [point.coverage for point in points] == [1.0, 0.75, 0.5, 0.0]
-    accuracies = [point.accuracy for point in points]
-    assert accuracies == [0.5, pytest.approx(2 / 3), 1.0, None]
-
-
 def test_an_answer_that_changes_in_any_order_is_one_flip() -> None:
     assert metrics.flip_rate([[0, 1, 2, 2], [0, 1, 0, 1], [0, 2, 0, 0]]) == 0.75
     assert metrics.flip_rate([[0, 1, 2]]) == 0.0

@@ -50,32 +50,34 @@ def test_decision_models_answer_all_questions_in_their_own_format(decision_model
     expected = [
         answered(decision_model, prompts) for prompts in made_of(decision_model).ask(asked, INPUT)
     ]
-    decision = decision_model.decide(INPUT, QUESTIONS)
+    decision = decision_model.decide(INPUT, QUESTIONS, allowed_probability=True)
     for answer, p in zip(decision.values(), expected, strict=True):
         # The rounding depends on whether one pass answers all questions or only one.
         assert answer.distribution == pytest.approx(p, abs=2e-3)
+        assert 0.0 < answer.allowed_probability <= 1.0
     assert decision.usage.forward_passes <= 2
-
-
-def test_decision_models_report_the_allowed_probability(decision_model: Model) -> None:
-    decision = decision_model.decide("x", QUESTIONS, allowed_probability=True)
-    assert all(0.0 < answer.allowed_probability <= 1.0 for answer in decision.values())
-
-
-def test_decision_models_answer_labels_as_predicates(decision_model: Model) -> None:
-    answer = decision_model.decide(
-        "x", {"topics": MultiLabel("Is it about this?", ["sport", "food"])}
-    )["topics"]
-    assert set(answer.probabilities) == {"sport", "food"}
+    prompts = decision_model.decision_prompts(INPUT, {"angry": QUESTIONS["angry"]})
+    assert prompts
+    for prompt in prompts:
+        assert "Is the customer angry?" in prompt and "charged twice" in prompt
 
 
 @pytest.mark.parametrize(
-    "setting", [{"answer_style": "letters"}, {"orders": 2}, {"scoring": "full"}]
+    ("setting", "message"),
+    [
+        *(
+            (setting, "a decision model of type .* has its own prompts")
+            for setting in ({"answer_style": "letters"}, {"orders": 2}, {"scoring": "full"})
+        ),
+        ({"examples": [("x", {"angry": True})]}, "has its own prompts"),
+        ({"prompt_order": "input-first"}, "prompt_order has no effect with a decision model"),
+        ({"prior": "options"}, "prior has no effect with a decision model"),
+    ],
 )
-def test_decision_models_reject_other_labels_orders_and_scores(
-    decision_model: Model, setting: dict[str, object]
+def test_decision_models_reject_settings_of_prompts_and_scores(
+    decision_model: Model, setting: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match="a decision model of type"):
+    with pytest.raises(InvalidArgumentError, match=message):
         decision_model.decide("x", QUESTIONS, **setting)  # type: ignore[arg-type]
 
 
@@ -116,13 +118,6 @@ def test_decision_models_are_evaluated_and_calibrated_by_default(decision_model:
         evaluate(decision_model, QUESTIONS, examples, reorder=2)
 
 
-def test_decision_models_show_their_prompts(decision_model: Model) -> None:
-    prompts = decision_model.decision_prompts(INPUT, {"angry": QUESTIONS["angry"]})
-    assert prompts
-    for prompt in prompts:
-        assert "Is the customer angry?" in prompt and "charged twice" in prompt
-
-
 def test_a_changed_question_ignores_its_old_source(decision_model: Model) -> None:
     (asked,) = as_questions(
         {"late": {"type": "noul", "instructions": {"ask": "Is it OLD?"}, "criteria": {"true": "x"}}}
@@ -146,18 +141,13 @@ def test_labels_can_be_mixed_with_numbered_names(decision_model: Model) -> None:
     for name in ("0", "1", "2", "3"):
         decision = decision_model.decide("x", {name: QUESTIONS["angry"], "topics": labels})
         assert set(decision) == {name, "topics"}
-
-
-def test_the_option_model_id_does_not_affect_decisions(library: Library) -> None:
-    path = cached_decision_model("openjev")
-    with Model(path, library=library, n_threads=1, options={"model_id": "mine"}) as model:
-        assert model.decide("x", QUESTIONS)["team"].value is not None
+        assert set(decision["topics"].probabilities) == {"sport", "food", "work"}
 
 
 def test_a_deleted_model_file_raises_model_error(library: Library, tmp_path: Path) -> None:
     path = tmp_path / "moved.gguf"
     shutil.copy(cached_decision_model("openjev"), path)
-    with Model(path, library=library, n_threads=1) as model:
+    with Model(path, library=library, n_threads=1, options={"model_id": "mine"}) as model:
         path.unlink()
         with pytest.raises(ModelError, match="is gone"):
             model.decide("x", QUESTIONS)

@@ -95,17 +95,6 @@ def test_a_chat_can_have_a_prior(tiny_model: Model) -> None:
     assert np.abs(found - np.log(raw(tiny_model, "hello", question))).max() > 1.0
 
 
-def test_without_a_prior_probabilities_are_the_models_own(plain_model: Model) -> None:
-    (prompt,) = plain_model.decision_prompts(INPUT, TEAM)
-    labels = ["billing", "sales", "a"]
-    chosen = plain_model.choose(
-        f"{prompt.removeprefix('<s> ')} ", labels, probabilities=True, **F32
-    )
-    assert chosen.probabilities is not None
-    expected = list(chosen.probabilities.values())
-    assert raw(plain_model, INPUT, TEAM) == pytest.approx(expected, abs=CLOSE)
-
-
 def uncounted(model: Model, question: AskedQuestion, **settings: Any) -> int:
     """Return the number of inputs for whose prior a request has prompts."""
     how = PromptSettings(**{"format": "plain", "prior": "options", **settings})
@@ -130,6 +119,11 @@ def test_a_prior_is_computed_once(plain_model: Model) -> None:
 
 
 def test_other_prompts_have_another_prior(plain_model: Model) -> None:
+    # Equal texts with other descriptions are other questions.
+    one = Choice("Which is described?", [Option("a", "letter"), Option("b", "other letter")])
+    other = Choice("Which is described?", [Option("a", "the first"), Option("b", "the second")])
+    plain_model.decide(INPUT, one, prompt_order="input-first", prior="options")
+    assert (uncounted(plain_model, one), uncounted(plain_model, other) > 0) == (0, True)
     question = Predicate("This is asked in many ways.")
     shots = ((question, (Shot("x", 0),)),)
     ways: tuple[dict[str, Any], ...] = (
@@ -161,27 +155,14 @@ def test_a_question_with_many_options_has_no_prior(
     assert (np.abs(one - other).max() > 1e-4) == has_prior
 
 
-def test_options_with_equal_texts_but_other_descriptions_have_another_prior(
-    plain_model: Model,
-) -> None:
-    one = Choice("Which is described?", [Option("a", "letter"), Option("b", "other letter")])
-    other = Choice("Which is described?", [Option("a", "the first"), Option("b", "the second")])
-    plain_model.decide(INPUT, one, prompt_order="input-first", prior="options")
-    assert uncounted(plain_model, one) == 0
-    assert uncounted(plain_model, other) > 0
-
-
-def test_a_prior_has_a_lower_bound() -> None:
-    scores = [OptionScores(log_softmax([0.0, -200.0]))] * (len(CONTENT_FREE) + len(EVERYDAY) + 2)
-    found = OptionPriorScores(scores).log_probabilities("constrained")
-    assert found == pytest.approx([0.0, LEAST_LOG_PRIOR])
-
-
-def test_the_three_groups_have_the_same_weight() -> None:
+def test_the_three_groups_have_the_same_weight_and_a_prior_has_a_lower_bound() -> None:
     groups = [[0.9, 0.1]] * len(CONTENT_FREE), [[0.6, 0.4]] * len(EVERYDAY), [[0.3, 0.7]] * 2
     scores = [OptionScores(np.log(each)) for group in groups for each in group]
     found = OptionPriorScores(scores).log_probabilities("constrained")
     assert np.exp(found) == pytest.approx([0.6, 0.4])
+    scores = [OptionScores(log_softmax([0.0, -200.0]))] * len(scores)
+    found = OptionPriorScores(scores).log_probabilities("constrained")
+    assert found == pytest.approx([0.0, LEAST_LOG_PRIOR])
 
 
 def test_the_least_recently_used_prior_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,7 @@ from eliza_ffi.decisions import (
     calibrate,
     evaluate,
 )
-from eliza_ffi.decisions.learning import fitting
-from eliza_ffi.decisions.learning.calibration import QuestionCalibration
+from eliza_ffi.decisions.scoring import QuestionScores
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
 
@@ -47,6 +46,9 @@ ROUNDING = 0.03
 weights have few bits."""
 
 SEEN, UNSEEN = rows(slice(6)), rows(slice(6, None))
+
+TOPICS = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
+TOPIC_ROWS = [(text, [kind]) for text, kind in SEEN]
 
 
 @pytest.fixture(scope="module")
@@ -100,47 +102,33 @@ def test_all_ways_to_decide_give_the_same_probabilities(
 
 
 def test_questions_with_and_without_heads_are_answered_together(tiny_model: Model) -> None:
-    def answers(text: str, kind: str, place: int) -> dict[str, Any]:
-        few = {"size": ["small", "large"][place % 2]} if place < 20 else {}
-        return {"alive": kind == "animal", **few}
-
-    examples = [(text, answers(text, kind, i)) for i, (text, kind) in enumerate(SEEN)]
-    asked = [SIZE, ALIVE]
-    calibration = calibrate(tiny_model, asked, examples, method="auto")
-    size, alive = calibration.questions
-    assert alive.head is not None
-    assert size.head is None  # "medium" has no example
-    decision = tiny_model.decide("The cow is old.", asked, calibration=calibration)
-    assert decision["alive"].probability == pytest.approx(
-        tiny_model.decide("The cow is old.", asked, calibration=calibration)["alive"].probability
-    )
-    assert sum(decision["size"].distribution) == pytest.approx(1)
-
-
-def test_the_same_question_may_be_asked_with_and_without_a_head(tiny_model: Model) -> None:
     alive = Predicate("It is alive.")
-    examples = [
-        (text, {"0": kind == "animal", **({"1": kind == "animal"} if i < 12 else {})})
-        for i, (text, kind) in enumerate(SEEN)
-    ]
-    both = calibrate(tiny_model, [alive, alive], examples)
-    assert [each.head is not None for each in both.questions] == [True, False]
-    p, other = tiny_model.decide(UNSEEN[0][0], [alive, alive], calibration=both).answers
+
+    def answers(kind: str, i: int) -> dict[str, Any]:
+        few = {"1": kind == "animal"} if i < 12 else {}
+        sizes = {"size": ["small", "large"][i % 2]} if i < 20 else {}  # no example is "medium"
+        return {"0": kind == "animal", **few, **sizes}
+
+    examples = [(text, answers(kind, i)) for i, (text, kind) in enumerate(SEEN)]
+    asked = [alive, alive, SIZE]
+    both = calibrate(tiny_model, asked, examples)
+    assert [each.head is not None for each in both.questions] == [True, False, False]
+    decision = tiny_model.decide(UNSEEN[0][0], asked, calibration=both)
+    p, other, size = decision.answers
+    assert sum(size.distribution) == pytest.approx(1)
     assert abs(p.probability - other.probability) > ROUNDING
     turned = replace(both, questions=both.questions[::-1])
-    found = tiny_model.decide(UNSEEN[0][0], [alive, alive], calibration=turned).answers
+    _, *found = tiny_model.decide(UNSEEN[0][0], asked[::-1], calibration=turned).answers
     expected = [other.probability, p.probability]
     assert [each.probability for each in found] == pytest.approx(expected, abs=ROUNDING)
 
 
 def test_tokens_that_prompts_of_heads_have_in_common_count_once(tiny_model: Model) -> None:
-    topics = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
     order: Any = {"prompt_order": "input-first"}
-    examples = [(text, [kind]) for text, kind in SEEN]
-    heads = calibrate(tiny_model, topics, examples, method="head", **order)
+    heads = calibrate(tiny_model, TOPICS, TOPIC_ROWS, method="head", **order)
     text = "The horse likes the ladder. " * 20
-    scored = tiny_model.decide(text, topics, **order).usage
-    usage = tiny_model.decide(text, topics, calibration=heads).usage
+    scored = tiny_model.decide(text, TOPICS, **order).usage
+    usage = tiny_model.decide(text, TOPICS, calibration=heads).usage
     assert usage.input_tokens == scored.input_tokens
     assert 0.7 * usage.input_tokens < usage.cached_tokens < usage.input_tokens
 
@@ -168,35 +156,37 @@ def test_a_head_and_the_scores_of_the_options_can_be_combined(
 
 
 def test_each_label_has_a_head(tiny_model: Model) -> None:
-    topics = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
-    examples = [(text, [kind]) for text, kind in SEEN]
-    calibration = calibrate(tiny_model, topics, examples, method="head")
+    calibration = calibrate(tiny_model, TOPICS, TOPIC_ROWS, method="head", rule="full")
     assert [each.method for each in calibration.questions] == ["head", "head"]
-    found = tiny_model.decide_many([text for text, _ in SEEN], topics, calibration=calibration)
+    assert not calibration.needs_whole_rows
+    assert calibrate(tiny_model, KIND, SEEN, method="temperature", rule="full").needs_whole_rows
+    found = tiny_model.decide_many([text for text, _ in SEEN], TOPICS, calibration=calibration)
     right = [each["topics"].value == (kind,) for each, (_, kind) in zip(found, SEEN, strict=True)]
     assert np.mean(right) > 0.9
     assert found[0]["topics"].certified is None
+    with_risk = calibrate(tiny_model, TOPICS, TOPIC_ROWS, method="head", risk=0.001)
+    decision = tiny_model.decide("A cow!", TOPICS, calibration=with_risk, abstain="risk")
+    (answer,) = decision.to_dict()["answers"]
+    assert (answer["labels"], answer["abstained"], answer["certified"]) == ([], True, False)
 
 
-def test_half_of_the_examples_certifies_and_the_other_half_fits(fitted: Calibration) -> None:
+def test_half_of_the_examples_certifies_answers(tiny_model: Model, fitted: Calibration) -> None:
     (question,) = fitted.questions
     assert question.n_examples == len(SEEN) // 2
-    assert question.threshold is not None and question.sets is not None
-    assert question.threshold.n == question.sets.n == len(SEEN) - len(SEEN) // 2
-    assert (question.threshold.risk, question.sets.alpha) == (0.3, 0.3)
-
-
-def test_answers_say_whether_they_are_certified(tiny_model: Model, fitted: Calibration) -> None:
-    (question,) = fitted.questions
-    assert question.threshold is not None and question.threshold.threshold is not None
-    least = question.threshold.threshold
+    threshold, sets = question.threshold, question.sets
+    assert threshold is not None and threshold.threshold is not None and sets is not None
+    assert threshold.n == sets.n == len(SEEN) - len(SEEN) // 2
+    assert (threshold.risk, sets.alpha) == (0.3, 0.3)
     for text, _ in UNSEEN:
         answer = tiny_model.decide(text, KIND, calibration=fitted)["kind"]
-        assert answer.certified == (answer.probability >= least)
+        assert answer.certified == (answer.probability >= threshold.threshold)
         p = dict(answer.options)
-        assert answer.set == tuple(v for v in p if p[v] >= question.sets.threshold)
+        assert answer.set == tuple(v for v in p if p[v] >= sets.threshold)
         careful = tiny_model.decide(text, KIND, calibration=fitted, abstain="risk")["kind"]
         assert careful.abstained == (not answer.certified)
+    for hidden, got in ((None, "none"), (np.zeros((1, 2), np.float32), r"shape \[1, 2\]")):
+        with pytest.raises(InvalidArgumentError, match=rf"shape \[4, 128\], got {got}"):
+            question.apply(QuestionScores((), hidden=hidden), "constrained")
 
 
 def test_without_a_certified_threshold_every_answer_abstains(tiny_model: Model) -> None:
@@ -221,22 +211,28 @@ def test_useless_labels_give_their_frequencies(tiny_model: Model) -> None:
     assert dict(answer.options)["animal"] == pytest.approx(46 / 62)
 
 
-def test_wrong_requests_are_named(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    only = [pair for pair in SEEN if pair[1] == "animal"]
-    with pytest.raises(InvalidArgumentError, match="an example of each option .* none of 'tool'"):
-        calibrate(tiny_model, KIND, only, method="head")
-    with pytest.raises(InvalidArgumentError, match="at least 20 examples of 'kind', half of them"):
-        calibrate(tiny_model, KIND, SEEN[:15], method="head", risk=0.1)
-    for risk in (0, 1, "x"):
-        with pytest.raises(InvalidArgumentError, match="risk must be"):
-            calibrate(tiny_model, KIND, SEEN, risk=risk)
-    with pytest.raises(InvalidArgumentError, match="confidence must be"):
-        calibrate(tiny_model, KIND, SEEN, confidence=1)
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"examples": SEEN[:6], "method": "head"}, "an example of each option .* none of 'tool'"),
+        ({"examples": SEEN[:15], "method": "head", "risk": 0.1}, "at least 20 .* 'kind', half of"),
+        *(({"risk": risk}, "risk must be") for risk in (0, 1, "x")),
+        ({"confidence": 1}, "confidence must be"),
+        ({"max_flips": 1.0}, "max_flips must be above 0 and below 1"),
+    ],
+)
+def test_wrong_requests_are_named(tiny_model: Model, settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        calibrate(tiny_model, KIND, **{"examples": SEEN, **settings})
     with pytest.raises(InvalidArgumentError, match="a calibration with a certified threshold"):
         tiny_model.decide("A cow!", KIND, abstain="risk")
     with pytest.raises(InvalidArgumentError, match="abstain must be"):
         tiny_model.decide("A cow!", KIND, abstain="maybe")
 
+
+def test_auto_tries_no_head_without_hidden_states(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unsupported(*_: Any, **__: Any) -> Any:
         raise NotSupportedError("no hidden states")
 
@@ -254,21 +250,6 @@ def test_only_labelled_rows_certify(tiny_model: Model) -> None:
     assert 0 < question.threshold.n < (len(SEEN) + len(UNSEEN)) // 2
     with pytest.raises(InvalidArgumentError, match="at least 20 examples of 'alive'"):
         calibrate(tiny_model, [KIND, ALIVE], labelled, method="none", risk=0.2)
-
-
-def test_a_head_needs_no_whole_rows_of_logits(tiny_model: Model) -> None:
-    head = calibrate(tiny_model, KIND, SEEN, method="head", rule="full")
-    assert not head.needs_whole_rows
-    assert calibrate(tiny_model, KIND, SEEN, method="temperature", rule="full").needs_whole_rows
-
-
-def test_labels_say_in_json_what_is_known_about_their_risk(tiny_model: Model) -> None:
-    topics = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
-    examples = [(text, [kind]) for text, kind in SEEN]
-    calibration = calibrate(tiny_model, topics, examples, method="head", risk=0.001)
-    decision = tiny_model.decide("A cow!", topics, calibration=calibration, abstain="risk")
-    (answer,) = decision.to_dict()["answers"]
-    assert (answer["labels"], answer["abstained"], answer["certified"]) == ([], True, False)
 
 
 def test_the_command_line_shows_what_is_certified(fitted: Calibration, tmp_path: Path) -> None:
@@ -289,22 +270,3 @@ def test_the_command_line_shows_what_is_certified(fitted: Calibration, tmp_path:
         run("rows.csv", "--column", "text", option, "kind.json", "--output", out)
         head = (tmp_path / out).read_text().splitlines()[0]
         assert "kind_certified,kind_set" in head
-
-
-def test_the_halves_are_the_same_in_every_run() -> None:
-    used, held_out = fitting._split(101, True)
-    again, _ = fitting._split(101, True)
-    assert np.array_equal(used, again)
-    assert sorted([*used, *held_out]) == list(range(101))
-    assert len(used) == 50
-
-
-def test_a_head_needs_hidden_states_of_its_shape(fitted: Calibration) -> None:
-    question: QuestionCalibration = fitted.questions[0]
-    assert question.head is not None
-    from eliza_ffi.decisions.scoring import QuestionScores
-
-    with pytest.raises(InvalidArgumentError, match=r"shape \[4, 128\], got none"):
-        question.apply(QuestionScores(()), "constrained")
-    with pytest.raises(InvalidArgumentError, match=r"got shape \[1, 2\]"):
-        question.apply(QuestionScores((), hidden=np.zeros((1, 2), np.float32)), "constrained")

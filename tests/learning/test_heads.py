@@ -108,20 +108,6 @@ def test_layers_that_know_nothing_have_little_weight() -> None:
     assert (found.argmax(1) == expected).mean() > 0.95
 
 
-def test_the_mean_of_layers_is_the_mean_of_their_logits() -> None:
-    rows, targets = blobs(60, 16, 3, seed=9)
-    other, _ = blobs(60, 16, 3, seed=10)
-    fit = fit_head(np.stack([rows, other]), targets, [1, 2], 3)
-    alone = [fit_head(each[None], targets, [i], 3) for i, each in enumerate((rows, other))]
-    mean = np.mean([each.log_probabilities for each in alone], axis=0)
-    assert (fit.log_probabilities.argmax(1) == mean.argmax(1)).all()
-    logits = [
-        each.head.log_probabilities(x[None]) for each, x in zip(alone, (rows, other), strict=True)
-    ]
-    whole = fit.head.log_probabilities(np.stack([rows, other]))
-    assert (whole.argmax(1) == np.mean(logits, axis=0).argmax(1)).all()
-
-
 @pytest.mark.parametrize("kind", ["ridge", "lda"])
 def test_an_option_with_one_example_is_no_obstacle(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -141,24 +127,17 @@ def test_an_option_with_one_example_is_no_obstacle(
 def test_useless_rows_give_the_shares_of_the_options() -> None:
     rows = np.random.default_rng(7).normal(size=(1, 150, 40)).astype(np.float32)
     targets = np.array([0] * 105 + [1] * 45)
+    for fold in range(5):
+        assert np.bincount(targets[folds_of(targets) == fold]).tolist() == [21, 9]
     fit = fit_head(rows, targets, [1], 2)
     p = np.exp(fit.log_probabilities)
     assert p[:, 0].mean() == pytest.approx(0.7, abs=0.05)
     entropy = -0.7 * np.log(0.7) - 0.3 * np.log(0.3)
     assert nll_of(fit, targets) == pytest.approx(entropy, abs=0.06)
-
-
-def test_rows_that_are_all_the_same_are_no_division_by_zero() -> None:
+    # Equal rows are no division by zero.
     targets = np.arange(20) % 2
     fit = fit_head(np.ones((1, 20, 8)), targets, [1], 2)
     assert np.allclose(np.exp(fit.head.log_probabilities(np.ones((1, 1, 8)))), 0.5, atol=0.01)
-
-
-def test_folds_have_the_shares_of_the_options() -> None:
-    targets = np.random.default_rng(8).permutation([0] * 50 + [1] * 25 + [2] * 25)
-    folds = folds_of(targets)
-    for fold in range(5):
-        assert np.bincount(targets[folds == fold]).tolist() == [10, 5, 5]
 
 
 def test_candidate_layers_are_in_the_upper_half_and_end_with_the_norm() -> None:
@@ -176,6 +155,10 @@ def test_a_head_is_written_and_read_unchanged() -> None:
     assert again.layers == head.layers
     assert np.array_equal(again.weights, head.weights)
     assert np.array_equal(again.bias, head.bias)
+    with pytest.raises(InvalidArgumentError, match="rows: expected finite"):
+        fit_head(rows[None] * np.nan, targets, [1], 3)
+    with pytest.raises(InvalidArgumentError, match="got none of option 3"):
+        fit_head(rows[None], targets, [1], 4)
 
 
 @pytest.mark.parametrize(
@@ -197,15 +180,3 @@ def test_a_damaged_head_is_rejected(change: dict[str, object], reason: str) -> N
     content = fit_head(rows[None], targets, [1], 3).head.to_dict()
     with pytest.raises(InvalidArgumentError, match=reason):
         Head.from_dict({**content, **change})
-
-
-@pytest.mark.parametrize(
-    ("rows", "targets", "reason"),
-    [
-        (np.full((1, 10, 3), np.nan), np.arange(10) % 2, "rows: expected finite"),
-        (np.ones((1, 10, 3)), np.zeros(10, int), "got none of option 1"),
-    ],
-)
-def test_wrong_examples_are_named(rows: Array, targets: np.ndarray, reason: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=reason):
-        fit_head(rows, targets, [1], 2)

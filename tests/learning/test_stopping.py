@@ -16,7 +16,6 @@ from eliza_ffi.decisions.learning.calibration import QuestionCalibration
 from eliza_ffi.decisions.learning.stopping import MARGINS, stop_margin
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
 from eliza_ffi.decisions.wire import question_to
-from eliza_ffi.errors import InvalidArgumentError
 
 KIND = Choice("What is it about?", ["animal", "tool", "food", "place"], "kind")
 SIZE = Score("How large is it?", ["small", "medium", "large"], name="size")
@@ -117,8 +116,3 @@ def test_decisions_end_early(tiny_model: Model, fitted: Calibration, tmp_path: P
         [a["kind"].choice != b["kind"].choice for a, b in zip(every, some, strict=True)]
     )
     assert changed <= 0.5
-
-
-def test_wrong_arguments_are_named(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="max_flips must be above 0 and below 1"):
-        calibrate(tiny_model, KIND, [], max_flips=1.0)

@@ -17,13 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from eliza_ffi.decisions.learning import thresholds
-from eliza_ffi.decisions.learning.thresholds import (
-    GRID,
-    STARTS,
-    ConformalSets,
-    certify,
-    conformal,
-)
+from eliza_ffi.decisions.learning.thresholds import GRID, STARTS, ConformalSets, certify, conformal
 from eliza_ffi.errors import InvalidArgumentError
 
 Array = NDArray[np.float64]
@@ -80,13 +74,6 @@ def test_bounds_without_wrong_and_without_right_answers_have_a_closed_form(
     assert upper_bound(0, 0, delta) == 1.0
     last = math.exp(math.log1p(-delta) / n)
     assert upper_bound(n - 1, n, delta) == pytest.approx(last, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("k", "n", "bound"), [(1, 10, 0.4450), (5, 10, 0.8129), (8, 10, 0.9748), (50, 100, 0.6017)]
-)
-def test_bounds_match_published_intervals_of_95_percent(k: int, n: int, bound: float) -> None:
-    assert upper_bound(k, n, 0.025) == pytest.approx(bound, abs=5e-5)
 
 
 @settings(deadline=None)
@@ -189,14 +176,6 @@ def test_the_error_above_certified_thresholds_rarely_exceeds_the_risk(name: str)
     assert too_wrong <= most_successes(N_DRAWS, 0.1)
     if population.is_certifiable:
         assert len(certified) >= 0.6 * N_DRAWS
-
-
-def test_the_guarantee_is_not_much_stronger_than_promised() -> None:
-    """With one probability, three starting points of six test the same rows, one after another."""
-    population = Population(np.array([0.97]), np.ones(1), np.array([0.1001]), n=2_000)
-    rng = np.random.default_rng(8)
-    n = sum(certify(*population.draw(rng), risk=0.1).threshold is not None for _ in range(N_DRAWS))
-    assert n >= 0.01 * N_DRAWS
 
 
 def test_more_rows_certify_more_answers_on_average() -> None:

@@ -15,12 +15,12 @@ batch                         P divided by the mean of P over the examples (Zhou
                               valid only if other inputs have the same proportions of options
 unconditional                 scores relative to an empty input (SGLang; Holtzman et al. 2021)
 contextual+temperature, ...   the first method, then a temperature
-head                          replaced by those of a linear classifier on the hidden state after
-                              the prompt (:mod:`.heads`); the options are not scored at all
-head+batch+temperature        those of the head, times a power of those of the method batch
-                              (:data:`BATCH_WEIGHT`), then a temperature
-frequencies                   replaced by the frequencies of the right options in the examples: a
-                              last resort if everything else is worse
+head                          a linear classifier on the hidden state after the prompt returns the
+                              probabilities (:mod:`.heads`); the options are not scored at all
+head+batch+temperature        the head's probabilities, times a power of the probabilities of the
+                              method batch (:data:`BATCH_WEIGHT`), then a temperature
+frequencies                   every input gets the frequencies of the right options in the examples:
+                              a last resort if everything else is worse
 ============================  ==================================================================
 
 :mod:`eliza_ffi.decisions.scoring` contains the formulas. A temperature changes the confidence of an
@@ -58,7 +58,7 @@ from ...structured.json_text import json_text, read_json
 from ..asking import WantedHidden, orders_of
 from ..examples import named_questions
 from ..layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
-from ..prompt_settings import OptionPrior, PromptSettings, WritePrompt
+from ..prompt_settings import DEFAULT_PROMPT, OptionPrior, PromptSettings, WritePrompt
 from ..prompts import ANSWER_STYLES, AnswerStyle, AskedQuestion, RenderedQuestion, ask, option_count
 from ..questions import Choice, MultiLabel, Predicate, Question, Score, Value
 from ..scoring import (
@@ -108,9 +108,6 @@ _PROBES: tuple[AskedQuestion, ...] = (
     Score("How much?", [("little", "next to nothing"), "some", "much"], "much"),
 )
 
-DEFAULT_PROMPT = "default"
-"""The name of the built-in prompts."""
-
 FORMAT, VERSION = "eliza-ffi decision calibration", 3
 
 
@@ -150,8 +147,8 @@ class QuestionCalibration:
     sets : ConformalSets or None
         The sets of options that rarely miss the right one, if a risk was given.
     margin : float or None
-        How much larger the log-probability of the best option must be than that of the second one,
-        so that no further orders of the options are asked. None if all orders are always asked.
+        The decision ends before all orders of the options are asked if the log-probability of the
+        best option exceeds the second-best one by the margin. None if all orders are always asked.
     """
 
     question: Mapping[str, Any]
@@ -191,7 +188,7 @@ class QuestionCalibration:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The values of the options: those of answers, or the labels of a score's levels."""
+        """The values of the options, or the labels of a score's levels."""
         return self.asked.values
 
     @property
@@ -279,15 +276,12 @@ class Calibration:
 
     def prompt_arguments(self) -> dict[str, Any]:
         """Return the arguments for the prompts for which the calibration was fitted."""
-        arguments: dict[str, Any] = {"answer_style": self.answer_style, "orders": self.orders}
-        if self.prompt == DEFAULT_PROMPT:
-            arguments["prompt_order"] = self.prompt_order
-            arguments["prompt_format"] = self.prompt_format
-            arguments["prior"] = self.prior
-            arguments["examples"] = tuple(
-                (each.asked, each.shots) for each in self.questions if each.examples
-            )
-        return arguments
+        names = ["answer_style", "orders"]
+        if self.prompt != DEFAULT_PROMPT:
+            return {name: getattr(self, name) for name in names}
+        examples = tuple((each.asked, each.shots) for each in self.questions if each.examples)
+        names += ["prompt_order", "prompt_format", "prior"]
+        return {name: getattr(self, name) for name in names} | {"examples": examples}
 
     @property
     def needs_whole_rows(self) -> bool:
@@ -323,18 +317,8 @@ class Calibration:
     def apply(self, question_index: int, scores: QuestionScores) -> Array:
         """Return the calibrated log-probabilities of a question's options, shape [n_options].
 
-        Parameters
-        ----------
-        question_index
-            The index into `questions`.
-        scores
-            The scores of the model, for the model, questions and settings that :meth:`check`
-            accepts. If :attr:`needs_whole_rows` is true, they must contain joint scores.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the number of options or orders differs, or joint scores are missing.
+        `scores` are for the model, questions and settings that :meth:`check` accepts. If
+        :attr:`needs_whole_rows` is true, they contain joint scores.
         """
         index = check_whole("question_index", question_index, 0, len(self.questions) - 1)
         return self.questions[index].apply(scores, self.rule)
@@ -354,18 +338,12 @@ class Calibration:
         check_text("model_fingerprint", model_fingerprint)
         check_kind("how", how, PromptSettings, "a PromptSettings")
         check_each("questions", questions, (Predicate, Choice, Score, MultiLabel), "a question")
-        for what, fitted, found in (
-            ("another model", self.model, model_fingerprint),
-            ("another answer style", self.answer_style, how.answer_style),
-            ("another number of orders", self.orders, how.orders),
-            ("another prompt", self.prompt, prompt_name(how.prompt)),
-            ("another prompt order", self.prompt_order, how.order),
-            ("another prompt format", self.prompt_format, how.format),
-            ("another prior", self.prior, how.prior),
-        ):
+        for name, found in {"model": model_fingerprint, **how.described()}.items():
+            fitted = getattr(self, name)
             if fitted != found:
+                what = "number of orders" if name == "orders" else name.replace("_", " ")
                 raise InvalidArgumentError(
-                    f"the calibration is for {what}: expected {fitted!r}, got {found!r}"
+                    f"the calibration is for another {what}: expected {fitted!r}, got {found!r}"
                 )
         if self.wording not in (None, wording_hash(how.prompt)):
             raise InvalidArgumentError(
@@ -407,13 +385,7 @@ class Calibration:
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Calibration:
-        """Read a text that :meth:`to_text` returned.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the text is not a calibration, or is damaged.
-        """
+        """Read a text that :meth:`to_text` returned."""
         try:
             raw = text if isinstance(text, bytes) else check_text("text", text).encode()
             return _calibration(_content(raw))
@@ -474,7 +446,7 @@ def as_calibration(calibration: Any) -> Calibration | None:
 
 
 def rule_of(calibration: Calibration | None, rule: Rule | None) -> Rule:
-    """Return the scoring rule: the given one, that of the calibration, or ``"constrained"``."""
+    """Return the rule, or else the rule of the calibration, or else ``"constrained"``."""
     if calibration is None:
         return check_rule("constrained" if rule is None else rule)
     if rule is not None and check_rule(rule) != calibration.rule:
@@ -482,13 +454,6 @@ def rule_of(calibration: Calibration | None, rule: Rule | None) -> Rule:
             f"the calibration is for another rule: expected {calibration.rule!r}, got {rule!r}"
         )
     return calibration.rule
-
-
-def prompt_name(prompt: Any) -> str:
-    """Return the name of a function that writes prompts; ``"default"`` for None."""
-    if prompt is None:
-        return DEFAULT_PROMPT
-    return str(getattr(prompt, "__qualname__", type(prompt).__qualname__))
 
 
 def wording_hash(prompt: WritePrompt | None) -> str:
@@ -555,15 +520,11 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
         format=content["prompt_format"],
         prior=content["prior"],
     )
+    settings = how.described() | {"prompt": check_text("prompt", content["prompt"])}
     return Calibration(
+        **settings,
         model=check_text("model", content["model"]),
         rule=check_rule(content["rule"]),
-        answer_style=how.answer_style,
-        orders=how.orders,
-        prompt=check_text("prompt", content["prompt"]),
-        prompt_order=how.order,
-        prompt_format=how.format,
-        prior=how.prior,
         questions=tuple(
             _question_calibration(each, how.orders)
             for each in check_each("questions", content["questions"], dict, "an object")
@@ -599,7 +560,7 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
             )
         empty_joint = tuple(_numbers("empty_joint", one, n_options) for one in empty_joint)
     nll = _object("nll", content["nll"])
-    head = _unless_none(content["head"], lambda given: Head.from_dict(_object("head", given)))
+    head = _unless_none(content["head"], lambda data: Head.from_dict(_object("head", data)))
     sets = _unless_none(content["sets"], ConformalSets.from_dict)
     for field, n in (("head", head and len(head.bias)), ("sets", sets and sets.n_options)):
         if n not in (None, n_options):

@@ -28,10 +28,7 @@ MOST_RECENT = 1000
 class RecentAnswers:
     """Counts the answers to the questions of a calibration. Thread-safe.
 
-    Parameters
-    ----------
-    keeps_all
-        Whether all answers count in the same way, however many there are.
+    With `keeps_all`, all answers count in the same way, however many there are.
     """
 
     def __init__(self, calibration: Calibration, *, keeps_all: bool = False) -> None:

@@ -56,7 +56,6 @@ from .calibration import (
     Calibration,
     CalibrationMethod,
     QuestionCalibration,
-    prompt_name,
     wording_hash,
 )
 from .heads import HeadFit, candidate_layers, fit_head, folds_of
@@ -204,9 +203,7 @@ def fit(
 ) -> Calibration:
     """Fit a calibration with checked arguments. `stream` has the slot and the cache."""
     named = named_questions(questions)
-    wanted = (
-        np.full(labelled.targets.shape, True) if method == "batch" else labelled.targets != UNTOLD
-    )
+    wanted = (labelled.targets != UNTOLD) | (method == "batch")  # which needs no answers
     names, every = [name for name, _ in named], [question for _, question in named]
     hidden = _wanted_hidden(model, method, how, named, labelled.targets)
     layers_of = ((),) * len(every) if hidden is None else hidden.layers
@@ -215,11 +212,11 @@ def fit(
     is_fitted = any(_is_fitted(each) for tried in tried_for for each in tried)
 
     def check_enough(asked_about: NDArray[np.bool_]) -> None:
-        least = LEAST_EXAMPLES * (1 if risk is None else 2)
-        if is_fitted:
-            _check_enough(method, names, asked_about, least)
-        if risk is not None:
-            _check_enough(method, names, asked_about & (labelled.targets != UNTOLD), least)
+        if is_fitted and risk is None:
+            _check_enough(method, names, asked_about, LEAST_EXAMPLES)
+        if risk is not None:  # half of the right answers are for the risk
+            answered = asked_about & (labelled.targets != UNTOLD)
+            _check_enough(method, names, answered, 2 * LEAST_EXAMPLES)
 
     check_enough(wanted)
     whole = rule != "constrained" or "unconditional" in bases
@@ -254,31 +251,18 @@ def fit(
     return Calibration(
         model=fingerprint_of(model),
         rule=rule,
-        answer_style=how.answer_style,
-        orders=how.orders,
-        prompt=prompt_name(how.prompt),
-        prompt_order=how.order,
-        prompt_format=how.format,
-        prior=how.prior,
         questions=tuple(fitted),
         wording=wording_hash(how.prompt),
+        **how.described(),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """Hold the scores of a question's options for some examples.
+    """Hold the scores of a question's options for some examples, and the right options.
 
-    Attributes
-    ----------
-    scores : sequence of QuestionScores
-        The scores for each example.
-    targets : array of int, shape [n]
-        The index of the right option of each example.
-    plain : mapping of str to QuestionScores
-        The scores for the content-free inputs that the tried methods need.
-    layers : tuple of int
-        The layers of the hidden states in `scores`; () if there are none.
+    `plain` has the scores for the content-free inputs that the tried methods need, and `layers` the
+    layers of the hidden states in `scores`.
     """
 
     name: str

@@ -97,15 +97,7 @@ class Head:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Head:
-        """Read the result of :meth:`to_dict`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a field is damaged.
-        KeyError
-            If a field is missing.
-        """
+        """Read the result of :meth:`to_dict`; raise KeyError if a field is missing."""
         layers = check_each("layers", data["layers"], int, "a whole number")
         if not layers or tuple(sorted(set(layers))) != layers or layers[0] < 1:
             raise wrong("layers", "ascending whole numbers from 1", layers)

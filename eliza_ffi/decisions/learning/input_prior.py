@@ -36,14 +36,9 @@ STRENGTH = 0.5
 def fit_input_prior(
     model: Any, questions: Sequence[Question], inputs: Sequence[Any], settings: Mapping[str, Any]
 ) -> Calibration:
-    """Fit the prior to a sample of the inputs; inputs that cannot be used are left out.
+    """Fit the prior to a sample of the inputs, with the arguments of `decide`.
 
-    `settings` are the arguments of `decide`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If there are fewer than 10 inputs, or for the reasons of `calibrate`.
+    Inputs that cannot be used are left out. At least 10 must remain.
     """
     from .fitting import LEAST_EXAMPLES, fit  # later: most decisions do not need it
 
@@ -98,13 +93,7 @@ def _is_calibration(prior: Any) -> bool:
 def with_input_prior(
     model: Any, questions: Sequence[Question], inputs: Any, settings: DecideSettings
 ) -> DecideSettings:
-    """Return settings with a calibration in place of ``prior="inputs"`` or the path of a file.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the inputs are not a list, or a calibration is given, too.
-    """
+    """Return settings with a calibration in place of ``prior="inputs"`` or the path of a file."""
     prior = settings.get("prior")
     is_file = _is_calibration(prior)
     is_of_inputs = isinstance(prior, str) and prior == "inputs"

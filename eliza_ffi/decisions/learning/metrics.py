@@ -48,16 +48,9 @@ THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class Bin:
-    """Summarize the answers whose probability is in an interval.
+    """Summarize the answers whose probability is above `low` and at most `high`.
 
-    Attributes
-    ----------
-    low, high : float
-        The interval. It includes `high`; only the first bin includes `low`.
-    n : int
-        The number of answers.
-    probability, accuracy : float or None
-        The mean probability and the accuracy of these answers; None without answers.
+    The first bin includes `low`. `probability` is the mean of these answers.
     """
 
     low: float
@@ -71,13 +64,7 @@ class Bin:
 class CoveragePoint:
     """Summarize the answers whose probability is at least a threshold.
 
-    Attributes
-    ----------
-    threshold : float
-    coverage : float
-        The share of examples with such an answer.
-    accuracy : float or None
-        The accuracy of these answers; None without answers.
+    `coverage` is the share of examples with such an answer.
     """
 
     threshold: float
@@ -87,15 +74,7 @@ class CoveragePoint:
 
 @dataclass(frozen=True)
 class SetReport:
-    """Summarize the sets of options that may be right.
-
-    Attributes
-    ----------
-    coverage : float
-        The share of sets that contain the right option.
-    size : float
-        The mean number of options in a set.
-    """
+    """Summarize sets of options: how many contain the right one, and their mean size."""
 
     coverage: float
     size: float

@@ -27,19 +27,10 @@ def load_matplotlib() -> Any:
 
 
 class Picture:
-    """Draw a grid of axes with one legend below it.
+    """Draw a grid of `axes` with one legend below it.
 
-    Parameters
-    ----------
-    size
-        Width and height in inches.
-    sharing
-        The arguments ``sharex`` and ``sharey`` of matplotlib's ``subplots``.
-
-    Attributes
-    ----------
-    axes : ndarray
-        Shape ``[rows, columns]``.
+    `size` is the width and the height in inches, and `sharing` has the arguments ``sharex`` and
+    ``sharey`` of matplotlib's ``subplots``.
     """
 
     def __init__(

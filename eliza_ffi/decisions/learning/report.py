@@ -32,32 +32,14 @@ from ..examples import (
 )
 from ..fingerprint import fingerprint_of
 from ..layout import PromptFormat, PromptOrder
-from ..prompt_settings import MAX_ORDERS, OptionPrior, PromptArguments
+from ..prompt_settings import DEFAULT_PROMPT, MAX_ORDERS, OptionPrior, PromptArguments
 from ..prompts import AnswerStyle, AskedQuestion
 from ..questions import Score
 from ..scoring import Array, QuestionScores, Rule
 from ..wire import as_questions, question_to
-from .calibration import (
-    DEFAULT_PROMPT,
-    Calibration,
-    QuestionCalibration,
-    as_calibration,
-    prompt_name,
-    rule_of,
-)
-from .metrics import (
-    QuestionReport,
-    SetReport,
-    brier,
-    calibration_error,
-    confusion_matrix,
-    coverage,
-    flip_rate,
-    level_error,
-    macro_f1,
-    nll,
-    reliability,
-)
+from . import metrics
+from .calibration import Calibration, QuestionCalibration, as_calibration, rule_of
+from .metrics import QuestionReport, SetReport
 from .pictures import draw_coverage, draw_reliability
 
 if TYPE_CHECKING:
@@ -270,14 +252,9 @@ def evaluate(
         report = _question_report(name, question, log_p, targets, flips, bins, masses)
         reports.append(report if fitted is None else _with_risk(report, fitted, log_p, targets))
     return DecisionReport(
+        **how.described(),
         model=fingerprint,
         rule=rule,
-        answer_style=how.answer_style,
-        orders=how.orders,
-        prompt=prompt_name(how.prompt),
-        prompt_order=how.order,
-        prompt_format=how.format,
-        prior=how.prior,
         n_examples=sum(len(shots) for _, shots in how.examples),
         calibrated=calibration is not None,
         questions=tuple(reports),
@@ -299,7 +276,7 @@ def _flips(scores: Sequence[QuestionScores], rule: Rule) -> float | None:
     if len(scores[0].orders) < 2:
         return None
     answers = [[int(one.argmax()) for one in each.by_order(rule)] for each in scores]
-    return flip_rate(np.array(answers).T)
+    return metrics.flip_rate(np.array(answers).T)
 
 
 def _question_report(
@@ -314,7 +291,7 @@ def _question_report(
     p = np.exp(log_p)
     answers = p.argmax(axis=1)
     probabilities, right = p.max(axis=1), answers == targets
-    confusion = confusion_matrix(answers, targets, p.shape[1])
+    confusion = metrics.confusion_matrix(answers, targets, p.shape[1])
     majority = float(np.bincount(targets).max() / len(targets))
     options = option_names(question)
     counts = Counter(options[answer] for answer in answers.tolist())
@@ -326,12 +303,12 @@ def _question_report(
         kind=question_to(question)["type"],
         options=options,
         majority=majority,
-        macro_f1=macro_f1(confusion),
-        nll=nll(log_p, targets),
-        brier=brier(p, targets),
+        macro_f1=metrics.macro_f1(confusion),
+        nll=metrics.nll(log_p, targets),
+        brier=metrics.brier(p, targets),
         confusion=tuple(map(tuple, confusion.tolist())),
         flips=flips,
-        level_error=level_error(p, targets) if isinstance(question, Score) else None,
+        level_error=metrics.level_error(p, targets) if isinstance(question, Score) else None,
         warnings=tuple(reasons),
         **_of_answers(probabilities, right, bins),
     )
@@ -339,29 +316,26 @@ def _question_report(
 
 def _of_answers(probabilities: Array, right: NDArray[np.bool_], bins: int) -> dict[str, Any]:
     """Return the fields of a report that need only the probabilities of the answers."""
-    diagram = reliability(probabilities, right, bins)
+    diagram = metrics.reliability(probabilities, right, bins)
     return {
         "n": len(right),
         "accuracy": float(right.mean()),
-        "ece": calibration_error(diagram),
+        "ece": metrics.calibration_error(diagram),
         "bins": diagram,
-        "coverage": coverage(probabilities, right),
+        "coverage": metrics.coverage(probabilities, right),
         "probabilities": probabilities,
         "right": right,
     }
 
 
 def _with_risk(
-    report: QuestionReport,
-    fitted: QuestionCalibration,
-    log_p: Array,
-    targets: NDArray[np.intp],
+    report: QuestionReport, fitted: QuestionCalibration, log_p: Array, targets: NDArray[np.intp]
 ) -> QuestionReport:
     """Add what the evaluated examples say about the certified threshold and the sets."""
     certified, sets = None, None
     if fitted.threshold is not None and fitted.threshold.threshold is not None:
         least = [fitted.threshold.threshold]
-        (certified,) = coverage(report.probabilities, report.right, least)
+        (certified,) = metrics.coverage(report.probabilities, report.right, least)
     if fitted.sets is not None:
         found = fitted.sets.sets(np.exp(log_p))
         has_right = [target in each for each, target in zip(found, targets.tolist(), strict=True)]

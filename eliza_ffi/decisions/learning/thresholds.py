@@ -166,11 +166,11 @@ class CertifiedThreshold:
             If a field is missing, unknown or damaged, or contradicts another field. The message
             names the field.
         """
-        given = _read_fields("a certified threshold", data, cls)
-        threshold, needed = given["threshold"], given["needed"]
-        n = check_whole("n", given["n"], 0)
-        n_above = check_whole("n_above", given["n_above"], 0, 0 if threshold is None else n)
-        coverage = check_number("coverage", given["coverage"], 0, 1)
+        data = _read_fields("a certified threshold", data, cls)
+        threshold, needed = data["threshold"], data["needed"]
+        n = check_whole("n", data["n"], 0)
+        n_above = check_whole("n_above", data["n_above"], 0, 0 if threshold is None else n)
+        coverage = check_number("coverage", data["coverage"], 0, 1)
         if coverage != _share(n_above, n):
             with naming("coverage"):
                 raise InvalidArgumentError(
@@ -180,11 +180,11 @@ class CertifiedThreshold:
             raise wrong("needed", "None, because there is a threshold", needed)
         return cls(
             threshold=None if threshold is None else _fraction("threshold", threshold),
-            risk=_fraction("risk", given["risk"]),
-            confidence=inner_fraction("confidence", given["confidence"]),
+            risk=_fraction("risk", data["risk"]),
+            confidence=inner_fraction("confidence", data["confidence"]),
             n=n,
             n_above=n_above,
-            n_wrong=check_whole("n_wrong", given["n_wrong"], 0, n_above),
+            n_wrong=check_whole("n_wrong", data["n_wrong"], 0, n_above),
             coverage=float(coverage),
             needed=None if needed is None else check_whole("needed", needed, n + 1, MOST_NEEDED),
         )
@@ -235,16 +235,16 @@ class ConformalSets:
     @classmethod
     def from_dict(cls, data: Any) -> ConformalSets:
         """Read the fields from JSON data, as :meth:`CertifiedThreshold.from_dict` does."""
-        given = _read_fields("a ConformalSets", data, cls)
-        n, alpha = check_whole("n", given["n"], 0), inner_fraction("alpha", given["alpha"])
-        threshold = _fraction("threshold", given["threshold"])
+        data = _read_fields("a ConformalSets", data, cls)
+        n, alpha = check_whole("n", data["n"], 0), inner_fraction("alpha", data["alpha"])
+        threshold = _fraction("threshold", data["threshold"])
         if threshold and _rank(n, alpha) > n:
             raise wrong("threshold", f"0, because {n} rows are too few for alpha", threshold)
         return cls(
             threshold=threshold,
             alpha=alpha,
             n=n,
-            n_options=check_whole("n_options", given["n_options"], 1),
+            n_options=check_whole("n_options", data["n_options"], 1),
         )
 
 
@@ -412,10 +412,10 @@ def inner_fraction(name: str, value: Any) -> float:
 
 def _read_fields(what: str, data: Any, kind: type[Any]) -> Mapping[str, Any]:
     """Return a mapping after checking that it has exactly the fields of a dataclass."""
-    given: Mapping[str, Any] = check_kind(what, data, Mapping, "an object")
+    found: Mapping[str, Any] = check_kind(what, data, Mapping, "an object")
     names = [each.name for each in fields(kind)]
-    check_known(what, given, names)
+    check_known(what, found, names)
     for name in names:
-        if name not in given:
+        if name not in found:
             raise InvalidArgumentError(f"the field {name!r} of {what} is missing")
-    return given
+    return found

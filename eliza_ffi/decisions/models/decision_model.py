@@ -32,7 +32,7 @@ import itertools
 import math
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -165,31 +165,19 @@ class QuestionPrompts:
         return in_own_order
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """Hold a question with the order and the labels of its options in a prompt."""
-
-    question: SystemoneQuestion
-    order: tuple[int, ...]
-    labels: list[OptionLabel]
-
-
 class DecisionModel:
     """Write prompts in the format of a decision model.
 
     Parameters
     ----------
     type
-        The type that the file names: ``openjev``, ``lev``, ``nimble``, ``pplx-decider`` or
-        ``lfm2-d1``.
+        The type that the file names.
     template
         The source of the template named ``systemone``. It runs in the sandbox of
         :mod:`eliza_ffi.chat.sandbox`.
     temperatures
         Temperatures by question type (``"choice"``), or by question type and bucket
         (``"choice.3_5"``, ``"choice.small"``).
-    tokenize, detokenize
-        As in :class:`~eliza_ffi.chat.ChatTokenizer`.
 
     Raises
     ------
@@ -233,16 +221,7 @@ class DecisionModel:
     ) -> DecisionModel | None:
         """Read a decision model from its file. Return None for any other model.
 
-        Parameters
-        ----------
-        facts
-            The field ``"model"`` of :meth:`Model.describe`, with ``path`` and ``decision_type``.
-
-        Raises
-        ------
-        NotSupportedError, ModelError, ChatTemplateError
-            For the reasons of the class, or if the file cannot be read or is damaged. The message
-            names the file.
+        `facts` is the field ``"model"`` of :meth:`Model.describe`. Errors name the file.
         """
         path, named = facts.get("path"), facts.get("decision_type")
         if not path or not named:
@@ -287,11 +266,10 @@ class DecisionModel:
             with naming("input"):
                 raise InvalidArgumentError(f"a model of type {self.type} needs an input, got None")
         state = self._json(read_state(state))
-        shown = [self._shown(question) for question in questions]
-        more: dict[str, Any] = {"state": state, "images": []}
+        shared: dict[str, Any] = {"state": state, "images": []}
         if self._type.shows_all:
-            more["questions"] = [self._variables(each) for each in shown]
-        return [self._prompts_of(each, more) for each in shown]
+            shared["questions"] = [self._variables(each, self._order(each)) for each in questions]
+        return [self._prompts_of(each, shared) for each in questions]
 
     def temperature(self, question: SystemoneQuestion) -> float:
         """Return the temperature of a question; 1 if the file has none for it."""
@@ -300,40 +278,42 @@ class DecisionModel:
         by_type = self.temperatures.get(question.type, 1.0)
         return self.temperatures.get(f"{question.type}.{bucket}", by_type)
 
-    def _shown(self, question: SystemoneQuestion) -> _Shown:
+    def _order(self, question: SystemoneQuestion) -> tuple[int, ...]:
+        """Return the order of the options in the first prompt."""
+        order = tuple(range(len(question.options)))
+        return order[::-1] if question.type == "noul" and not self._type.true_first else order
+
+    def _labels_of(self, question: SystemoneQuestion) -> list[OptionLabel]:
         n = len(question.options)
         if n > self.max_options:
             raise InvalidArgumentError(
                 f"the question {question.id!r}: expected at most {self.max_options} options for "
                 f"a decision model of type {self.type}, got {n}"
             )
-        false_first = question.type == "noul" and not self._type.true_first
-        order = tuple(reversed(range(n)) if false_first else range(n))
-        if self._labels is None:
-            labels = typed_labels(self._tokens_of, question)
-        else:
-            labels = self._labels[:n]
-        return _Shown(question, order, labels)
+        return typed_labels(self._tokens_of, question) if self._labels is None else self._labels[:n]
 
-    def _prompts_of(self, shown: _Shown, more: Mapping[str, Any]) -> QuestionPrompts:
-        """Return the prompts of a question. `more` contains the variables shared by all prompts."""
-        question, orders = shown.question, [shown.order]
+    def _prompts_of(
+        self, question: SystemoneQuestion, shared: Mapping[str, Any]
+    ) -> QuestionPrompts:
+        """Return the prompts of a question. `shared` has the variables of all prompts."""
+        order = self._order(question)
+        orders = [order]
         if self._type.two_orders and question.type == "choice" and len(question.options) > 1:
-            orders.append(shown.order[::-1])
+            orders.append(order[::-1])
         is_rated = self._type.rates_nouls and question.type == "noul"
-        read = (self._labels or [])[:N_RATINGS] if is_rated else shown.labels
+        labels = (self._labels or [])[:N_RATINGS] if is_rated else self._labels_of(question)
+        read = tuple(label.tokens for label in labels)
         prompts = []
-        for order in orders:
-            variables = {**self._variables(replace(shown, order=order)), **more}
-            tokens = self._tokens(variables, question.id)
-            prompts.append(DecisionPrompt(tokens, tuple(label.tokens for label in read)))
-        order = () if is_rated else shown.order
-        return QuestionPrompts(question, tuple(prompts), self.temperature(question), order)
+        for each in orders:
+            variables = {**self._variables(question, each), **shared}
+            prompts.append(DecisionPrompt(self._tokens(variables, question.id), read))
+        temperature = self.temperature(question)
+        return QuestionPrompts(question, tuple(prompts), temperature, () if is_rated else order)
 
-    def _variables(self, shown: _Shown) -> dict[str, Any]:
+    def _variables(self, question: SystemoneQuestion, order: Sequence[int]) -> dict[str, Any]:
         """Return the template's variables for a question."""
-        question, options = shown.question, []
-        for i, label in zip(shown.order, shown.labels, strict=True):
+        options = []
+        for i, label in zip(order, self._labels_of(question), strict=True):
             key, description = question.options[i]
             option = {"key": key, "description": description}
             if self._type.takes_labels:

@@ -47,13 +47,7 @@ class _Damaged(Exception):  # noqa: N818 - describes the file
 def read_metadata(
     path: str | os.PathLike[str], wanted: Callable[[str], bool]
 ) -> dict[str, MetadataValue]:
-    """Read entries of a GGUF file.
-
-    Parameters
-    ----------
-    wanted
-        A function that takes the name of an entry and returns whether to read the entry. Arrays are
-        never read.
+    """Read the entries of a GGUF file whose names are wanted, except arrays.
 
     Raises
     ------

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 
 @once_for_each
 def decision_model_of(session: Session) -> DecisionModel | None:
-    """Return the decision model of a session; None if its model is not one.
-
-    Raises
-    ------
-    NotSupportedError, ModelError, ChatTemplateError
-        For the reasons of :meth:`DecisionModel.of`.
-    """
+    """Return the decision model of a session; None if its model is not one."""
     facts = session.describe() if session.binding.supports("describe") else {}
     # Methods of the session would keep it alive.
     tokenize = partial(session.binding.tokenize, session.ctx)
@@ -52,7 +46,7 @@ class ModelAsking:
         self,
         session: Session,
         model: DecisionModel,
-        given: Any,
+        input: Any,
         questions: Sequence[AskedQuestion],
         *,
         allowed_probability: bool = False,
@@ -60,7 +54,7 @@ class ModelAsking:
     ) -> None:
         ids = _ids(questions)
         asked = [_asked(question, id) for question, id in zip(questions, ids, strict=True)]
-        self._questions = model.ask(asked, given)
+        self._questions = model.ask(asked, input)
         every = [prompt for question in self._questions for prompt in question.prompts]
         tokens, endings = split_common_prefix([list(prompt.tokens) for prompt in every])
         choices = [_labels(session, prompt.read) for prompt in every]

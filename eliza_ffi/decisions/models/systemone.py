@@ -27,16 +27,9 @@ MAX_NESTING = 40  # the template sandbox supports 50
 class SystemoneQuestion:
     """Hold a question in the format of ``/v1/systemone``.
 
-    Attributes
-    ----------
-    id : str
-    type : str
-        ``"noul"``, ``"choice"`` or ``"score"``.
-    instructions
-        A string or other JSON.
-    options : tuple of (str, JSON)
-        The keys of the options, each with its description or None. A noul has the keys ``true`` and
-        ``false``. A score has the keys ``0``, ``1``, ..., and its levels are the descriptions.
+    The options are pairs of a key and a description, which is any JSON. A noul has the keys
+    ``true`` and ``false``. A score has the keys ``0``, ``1``, ..., and its levels are the
+    descriptions.
     """
 
     id: str
