@@ -36,5 +36,10 @@ endif()
 # An absolute folder replaces the prefix.
 cmake_path(APPEND ELIZA_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND ELIZA_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+# For the static library of a release. Unused parts of llama.cpp call functions that it lacks. zig adds its C++ runtime.
+set(ELIZA_PC_STATIC "-Wl,--gc-sections -lm -ldl -lpthread")
+if(NOT ELIZA_ZIG)
+  string(PREPEND ELIZA_PC_STATIC "-lstdc++ ")
+endif()
 configure_file(cmake/elizainference.pc.in elizainference.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/elizainference.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
