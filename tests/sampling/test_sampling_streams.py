@@ -255,6 +255,12 @@ def test_an_unknown_option_lists_every_setting(sampled: Sampled) -> None:
     assert {field.name for field in fields(Sampling)} <= set(listed)
 
 
+def test_a_bias_for_a_token_outside_the_vocabulary_is_rejected(sampled: Sampled) -> None:
+    settings = Sampling(logit_bias=((sampled.n_vocab, 1.0),)).to_json()
+    with sampled.stream() as stream, pytest.raises(ElizaError, match=f"token {sampled.n_vocab} "):
+        sampled.binding.set_sampling(stream, settings)
+
+
 # ---- inside spans --------------------------------------------------------------------------------
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -394,9 +400,7 @@ def test_without_a_reasoning_budget_the_tokens_do_not_change(reasoning: Sampled)
     assert reasoning.pull(Sampling(**TAGS), prompt, 12) == reasoning.pull(OFF, prompt, 12)
 
 
-def test_labels_take_precedence_over_the_reasoning_budget(
-    reasoning: Sampled,
-) -> None:
+def test_labels_take_precedence_over_the_reasoning_budget(reasoning: Sampled) -> None:
     """The label is the same as without a budget, and its tokens count towards the budget."""
     prompt = "Say hello. <plan>"
     sampling = Sampling(reasoning_budget=1, **TAGS)
@@ -408,9 +412,7 @@ def test_labels_take_precedence_over_the_reasoning_budget(
     assert tokens[: len(choice) + len(end)] == choice + end
 
 
-def test_a_lazy_grammar_ignores_triggers_inside_a_reasoning_block(
-    library: Library,
-) -> None:
+def test_a_lazy_grammar_ignores_triggers_inside_a_reasoning_block(library: Library) -> None:
     triggers = json.dumps([{"type": "word", "value": "go:"}])
     grammar = 'root ::= "go:" [0-9] [0-9]'
     with Model(library=library, n_threads=1, options={"grammar_triggers": triggers}) as model:

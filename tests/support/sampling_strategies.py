@@ -13,13 +13,6 @@ tied_logits = st.lists(
     st.one_of(st.integers(-80, 80).map(lambda n: n / 8), st.just(-np.inf)), min_size=1, max_size=40
 ).filter(lambda logits: max(logits) > -np.inf)
 
-distinct_logits = st.lists(st.integers(-4000, 4000), min_size=1, max_size=40, unique=True).map(
-    lambda numbers: [n / 400 for n in numbers]
-)
-
-few_tokens = st.integers(0, 5)
-histories = st.lists(few_tokens, max_size=24)
-
 
 def softmax64(logits: ArrayLike) -> NDArray[np.float64]:
     """Return the softmax, computed by its definition in double precision."""

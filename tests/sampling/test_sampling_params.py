@@ -1,4 +1,4 @@
-"""The settings and the chain of samplers in numpy: order, presets and parameters."""
+"""The settings of sampling: order, presets and parameters."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import math
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy_sampler import Chain, InfillVocabulary
-from sampling_strategies import assert_draws_follow, distinct_logits, softmax64
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.sampling import (
@@ -28,22 +25,6 @@ SAMPLED = {"temperature": 1.0, "seed": 1}
 
 
 # ---- the order ----------------------------------------------------------------------------------
-
-
-def test_samplers_run_in_the_order_of_the_string() -> None:
-    settings: dict[str, Any] = {"top_k": 3, "top_p": 0.5, "temperature": 0.5, "seed": 1}
-    default = Chain(Sampling(**settings), 4).describe()
-    assert default.index("TopK") < default.index("TopP") < default.index("Temperature")
-    other = Chain(Sampling(**settings, samplers="temperature;top_p;top_k"), 4).describe()
-    assert other.index("Temperature") < other.index("TopP") < other.index("TopK")
-
-
-def test_temperature_before_and_after_top_p_keeps_different_tokens() -> None:
-    logits = np.log([0.5, 0.3, 0.15, 0.05])
-    last = Sampling(top_p=0.7, temperature=2.0, seed=1)
-    first = Sampling(top_p=0.7, temperature=2.0, seed=1, samplers="temperature;top_p")
-    assert sorted(Chain(last, 4).apply(logits).ids.tolist()) == [0, 1]
-    assert sorted(Chain(first, 4).apply(logits).ids.tolist()) == [0, 1, 2]
 
 
 @given(st.permutations(SAMPLER_NAMES[:-1]), st.integers(0, 10))
@@ -125,12 +106,6 @@ def test_invalid_settings_are_rejected_with_the_reason(changes: dict[str, Any], 
     assert words in str(error.value)
 
 
-def test_the_numpy_chain_rejects_a_reasoning_budget() -> None:
-    assert Chain(Sampling(reasoning_budget=-1), 4).samplers
-    with pytest.raises(InvalidArgumentError, match="reasoning_budget=5 needs a stream of a model"):
-        Chain(Sampling(reasoning_budget=5), 4)
-
-
 def test_options_and_json_name_every_setting() -> None:
     params = Sampling(
         temperature=0.7, logit_bias=[(3, -math.inf), (4, 1.5)], dry_sequence_breakers=["\n", "é"],
@@ -168,80 +143,3 @@ def test_presets_match_the_book() -> None:
         Sampling.preset("wild")
     with pytest.raises(InvalidArgumentError, match="no field 'topk'; did you mean 'top_k'"):
         Sampling.preset("code", topk=3)
-
-
-# ---- the chain ----------------------------------------------------------------------------------
-
-
-@given(distinct_logits, st.sampled_from(["", "xtc"]))
-def test_temperature_0_takes_the_most_likely_token_despite_truncation(
-    logits: list[float], name: str
-) -> None:
-    changes = {"xtc_probability": 1.0} if name else {}
-    chain = Chain(Sampling(typical_p=0.2, **changes), len(logits))
-    assert chain.sample(logits) == int(np.argmax(logits))
-
-
-def test_temperature_0_respects_bias_and_penalties() -> None:
-    params = Sampling(logit_bias=((2, -math.inf),), repeat_penalty=2.0)
-    chain = Chain(params, 3)
-    assert [chain.sample([2.0, 1.5, 9.0]) for _ in range(2)] == [0, 1]
-    chain.reset()
-    assert chain.sample([2.0, 1.5, 9.0]) == 0
-
-
-def test_a_seed_makes_a_chain_reproducible_and_reset_restarts_it() -> None:
-    logits = np.zeros(500)
-    params = Sampling(temperature=1.0, xtc_probability=0.5, xtc_threshold=0.0, seed=9)
-    chains = Chain(params, 500), Chain(params, 500)
-    first = [chains[0].sample(logits) for _ in range(5)]
-    assert first == [chains[1].sample(logits) for _ in range(5)]
-    chains[0].reset()
-    assert first == [chains[0].sample(logits) for _ in range(5)]
-
-
-@pytest.mark.parametrize("draw", ["cdf", "gumbel"])
-def test_draws_among_allowed_tokens_follow_their_renormalised_softmax(
-    draw: str,
-) -> None:
-    logits = np.random.default_rng(1).normal(size=50).astype(np.float32)
-    allowed_ids = [4, 8, 15, 16, 23, 42]
-    chain = Chain(Sampling(temperature=0.8, draw=draw, seed=5), 50)
-    draws = [chain.sample(logits[allowed_ids], allowed_ids, position) for position in range(4000)]
-    expected = np.zeros(50)
-    expected[allowed_ids] = softmax64(logits[allowed_ids] / 0.8)
-    assert_draws_follow(draws, expected)
-
-
-def test_mirostat_and_adaptive_p_draw_the_token_themselves() -> None:
-    for changes, name in (
-        ({"mirostat": 1}, "Mirostat("),
-        ({"mirostat": 2}, "MirostatV2("),
-        ({"adaptive_target": 0.5, "samplers": "top_k;adaptive_p", "top_k": 3}, "AdaptiveP("),
-    ):
-        params = Sampling(temperature=1.0, seed=1, **changes)  # type: ignore[arg-type]
-        chain = Chain(params, 5)
-        assert name in chain.describe()
-        assert chain.sample([1.0, 2.0, 3.0, 4.0, 5.0]) < 5
-
-
-def test_infill_and_dry_require_their_vocabulary_arguments() -> None:
-    infill = Sampling(samplers="infill", **SAMPLED)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="pass infill="):
-        Chain(infill, 2)
-    vocabulary = InfillVocabulary([b"a", b""], frozenset({1}), 1)
-    assert Chain(infill, 2, infill=vocabulary).sample([1.0, 1.0]) == 1
-    with pytest.raises(InvalidArgumentError, match="pass breakers="):
-        Chain(Sampling(dry_multiplier=1.0), 2)
-
-
-def test_a_bias_for_a_token_outside_the_vocabulary_is_rejected() -> None:
-    with pytest.raises(InvalidArgumentError, match="has 3 tokens"):
-        Chain(Sampling(logit_bias=((3, 1.0),)), 3)
-
-
-def test_all_logits_banned_is_an_error() -> None:
-    for changes in ({}, SAMPLED, {**SAMPLED, "draw": "gumbel"}):
-        params = Sampling(logit_bias=((0, -math.inf),), **changes)  # type: ignore[arg-type]
-        with pytest.raises(InvalidArgumentError, match="nothing to choose from"):
-            Chain(params, 1).sample([1.0])
