@@ -517,19 +517,19 @@ class ShapeRequest:
     Attributes
     ----------
     shape : Shape
-    args : GenerationRequest
+    generation : GenerationRequest
     retries : int
         How many times to try again if the answer is invalid.
     """
 
     shape: Shape[Any]
-    args: GenerationRequest
+    generation: GenerationRequest
     retries: int = 0
 
     def again(self) -> ShapeRequest:
         """Return the request of the next try, which samples its tokens."""
-        args = _sampled(self.args, self.retries)
-        return replace(self, args=args, retries=self.retries - 1)
+        generation = _sampled(self.generation, self.retries)
+        return replace(self, generation=generation, retries=self.retries - 1)
 
 
 FILLABLE = (

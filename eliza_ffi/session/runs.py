@@ -250,7 +250,7 @@ def _shape_steps(
     while True:
         try:
             take = Reading(request.shape, with_steps).take
-            with closing(Generation(run, request.args, session.warn_once).steps()) as steps:
+            with closing(Generation(run, request.generation, session.warn_once).steps()) as steps:
                 for step in steps:
                     yield from take(step)
             return

@@ -47,17 +47,13 @@ LONGEST_MARKS = 32
 
 def generation_in(request: Request) -> GenerationRequest:
     """Return the part of a request that has its prompt."""
-    if isinstance(request, GenerationRequest):
-        return request
-    is_outer = isinstance(request, ShapeRequest | ToolRequest)
-    return generation_in(request.args if is_outer else request.generation)  # type: ignore[union-attr]
+    return request if isinstance(request, GenerationRequest) else request.generation
 
 
 def _with_prompt(request: Any, tokens: Tokens) -> Any:
     if isinstance(request, GenerationRequest):
         return replace(request, prompt_tokens=tokens)
-    part = "args" if isinstance(request, ShapeRequest | ToolRequest) else "generation"
-    return replace(request, **{part: _with_prompt(getattr(request, part), tokens)})
+    return replace(request, generation=_with_prompt(request.generation, tokens))
 
 
 def thinking_first(

@@ -275,7 +275,7 @@ class ToolRequest:
     max_calls : int
     earlier_calls : int
         The number of calls in the conversation, if the format numbers calls across turns.
-    args : GenerationRequest
+    generation : GenerationRequest
         The settings, and the prompt up to the beginning of a call or an answer in words.
     vocabulary : TokenTexts
     words : GenerationRequest or None
@@ -288,7 +288,7 @@ class ToolRequest:
     may_answer: bool
     max_calls: int
     earlier_calls: int
-    args: GenerationRequest
+    generation: GenerationRequest
     vocabulary: TokenTexts
     words: GenerationRequest | None = None
 
@@ -360,7 +360,7 @@ def tool_request(
         format = session.call_format(extra)
         prompt, definitions = tool_messages(format, talk, listed)
         tokens = _prompt(session, prompt, definitions, extra)
-    args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
+    generation = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
     shaped = None
     if words is not None:
         settings = {**more, "max_tokens": max_tokens, "shape": words}
@@ -373,7 +373,7 @@ def tool_request(
         may_answer=may_answer,
         max_calls=max_calls if format.parallel else 1,
         earlier_calls=earlier if format.index_continues else 0,
-        args=args,
+        generation=generation,
         vocabulary=session.vocabulary(),
         words=shaped,
     )
@@ -382,7 +382,8 @@ def tool_request(
             checked_schema(tool.parameters)
             if tool in offered:
                 call_grammar(format, tool.parameters, "", "", request.split)
-    return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
+    start = replace(generation, prompt_tokens=_turn_start(request, tokens))
+    return replace(request, generation=start)
 
 
 def conversation_tokens(
@@ -595,7 +596,7 @@ class ToolTurn:
         self._with_steps = with_steps
         self._ends_at_limit = ends_at_limit
         self._n_cached: int | None = None  # of the first generation
-        self._tokens = list(request.args.prompt_tokens)
+        self._tokens = list(request.generation.prompt_tokens)
         self._ids = random.SystemRandom()
 
     def steps(self) -> Generator[str | CallPiece | ToolCall | ToolCalls | TextAnswer, None, None]:
@@ -614,7 +615,7 @@ class ToolTurn:
                     yield call
         except _LimitReached:
             calls.is_truncated = True
-        calls.prompt_tokens = len(self.request.args.prompt_tokens)
+        calls.prompt_tokens = len(self.request.generation.prompt_tokens)
         calls.cached_tokens = self._n_cached or 0
         calls.generated_tokens = self._n_written
         yield calls
@@ -622,7 +623,7 @@ class ToolTurn:
     @property
     def _n_written(self) -> int:
         """The number of tokens of the calls so far."""
-        return len(self._tokens) - len(self.request.args.prompt_tokens)
+        return len(self._tokens) - len(self.request.generation.prompt_tokens)
 
     # ---- One call ------------------------------------------------------------------------------
 
@@ -735,7 +736,7 @@ class ToolTurn:
         after = self._fill(format.call[place + 1 :], start.tool, index, id)
         first = next(iter(request.split(after)), "")
         near = first if isinstance(first, str) else ""
-        most = request.args.max_tokens
+        most = request.generation.max_tokens
         if self._ends_at_limit and most:
             most -= self._n_written + len(fixed)
             if most < 1:
@@ -754,7 +755,11 @@ class ToolTurn:
         masks = _grammar(request, start.tool, before, near)
         shape = Shape(lambda _: masks, value, None)
         args = replace(
-            request.args, prompt_tokens=self._tokens, max_tokens=most, constraint=masks, stop=()
+            request.generation,
+            prompt_tokens=self._tokens,
+            max_tokens=most,
+            constraint=masks,
+            stop=(),
         )
         pieces = CallPieces(format, start.tool.parameters, before, near)
         piece = partial(CallPiece, id, start.tool.name)
@@ -770,8 +775,8 @@ class ToolTurn:
                 raise _LimitReached from None
             raise FillError(
                 f"the call of {start.tool.name!r} has not ended within max_tokens="
-                f"{request.args.max_tokens}: raise max_tokens, or limit the strings and lists of "
-                "the tool's schema",
+                f"{request.generation.max_tokens}: raise max_tokens, or limit the strings and "
+                "lists of the tool's schema",
                 error.partial,
             ) from None
         self._tokens += [*result.tokens, *request.read(after.removeprefix(near))]
@@ -819,7 +824,7 @@ class ToolTurn:
     ) -> Generator[str | TextAnswer, None, None]:
         """Write an answer in words; yield its pieces if the caller wants them, and the result."""
         request = self.request
-        args = replace(request.words or request.args, prompt_tokens=self._tokens)
+        args = replace(request.words or request.generation, prompt_tokens=self._tokens)
         if request.format.text_start:
             tokens = [*self._tokens, *request.read(request.format.text_start)]
             args = replace(args, prompt_tokens=tokens)
@@ -843,7 +848,7 @@ class ToolTurn:
     def _stream(self) -> dict[str, Any]:
         """The slot and its settings."""
         names = ("slot_id", "cache_key", "n_gpu_layers", "cache_type_k", "cache_type_v")
-        return {name: getattr(self.request.args, name) for name in names}
+        return {name: getattr(self.request.generation, name) for name in names}
 
     def _generate(self, args: GenerationRequest) -> RunResult:
         *_, result = self._steps(args)
@@ -858,7 +863,7 @@ class ToolTurn:
                 if isinstance(step, RunResult) and self._n_cached is None:
                     # This prompt may also contain the first tokens of a call.
                     n_reused = step.stats.prompt_tokens_reused if step.stats else 0
-                    self._n_cached = min(n_reused, len(self.request.args.prompt_tokens))
+                    self._n_cached = min(n_reused, len(self.request.generation.prompt_tokens))
                 yield step
 
 
