@@ -575,7 +575,9 @@ def test_tools_go_into_the_system_message_if_the_template_lists_none() -> None:
 
 
 def test_calls_become_contents_if_the_template_writes_none() -> None:
+    before = json.dumps(LOOP)
     messages, tools = tool_messages(GENERIC, LOOP, [WEATHER])
+    assert json.dumps(LOOP) == before
     assert tools is None
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[2]["content"] == (
@@ -587,12 +589,6 @@ def test_calls_become_contents_if_the_template_writes_none() -> None:
     assert (
         '{"name": "tool_name", "arguments": {"argument_name": "value"}}' in messages[0]["content"]
     )
-
-
-def test_tool_messages_does_not_modify_its_arguments() -> None:
-    before = json.dumps(LOOP)
-    tool_messages(GENERIC, LOOP, [WEATHER])
-    assert json.dumps(LOOP) == before
 
 
 @pytest.mark.parametrize("call", ["x", {}, {"function": {"name": "f", "arguments": "{"}}])

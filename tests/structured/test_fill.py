@@ -395,15 +395,6 @@ def test_the_embedded_model_chooses_the_right_action(tiny_model: Model) -> None:
     assert result.seconds > 0.0
 
 
-def test_messages_can_be_passed_instead_of_a_prompt(tiny_model: Model) -> None:
-    pytest.importorskip("jinja2")
-    messages = [{"role": "user", "content": "hello"}]
-    result = tiny_model.fill(messages, REPLY)
-    tokens = tiny_model.chat_tokens(messages)
-    assert result.text == tiny_model.fill(tokens, REPLY).text
-    assert result.text == tiny_model.fill(tokens, REPLY.to_dict()).text
-
-
 def test_each_filled_span_is_reported(tiny_model: Model) -> None:
     seen: list[str | None] = []
     skeleton = REPLY
@@ -523,14 +514,6 @@ def test_values_with_a_nul_are_escaped(any_model: Model) -> None:
     result = any_model.fill("x", skeleton)
     assert result.value in ("a\0b", "a\0c")
     assert "\\u0000" in result.text
-
-
-def test_values_that_are_not_skeletons_are_rejected(tiny_model: Model) -> None:
-    for wrong, shown in ((None, "None"), ("REPLY", "'REPLY'"), ({}, "an empty dict")):
-        with pytest.raises(InvalidArgumentError, match=f"shape must be a .* got {shown}$"):
-            tiny_model.fill("x", wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="no actions"):
-        tiny_model.fill("x", ActionSkeleton([]))
 
 
 def test_cancelling_a_task_stops_the_fill(

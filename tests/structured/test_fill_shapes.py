@@ -203,15 +203,6 @@ def test_answers_match_their_expression_or_grammar(
     assert re.fullmatch(pattern, by_masks(model, given, temperature))
 
 
-@pytest.mark.parametrize("given", [*CLASSES, Tree], ids=repr)
-def test_values_written_with_masks_only_are_valid(
-    tiny_model: Model, masks_only: None, given: Any
-) -> None:
-    result = tiny_model.fill("Hello", given, temperature=1.0)
-    assert result.spans == ()
-    assert result.value == pydantic.TypeAdapter(given).validate_json(result.text)
-
-
 def test_each_finished_field_is_reported_with_the_partial_object(model: Model) -> None:
     steps = list(model.fill_stream("Hello", Person))
     result = steps.pop()

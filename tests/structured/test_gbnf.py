@@ -43,25 +43,6 @@ def test_text_generated_from_a_plans_grammar_is_a_valid_plan(
         assert skeleton.accepts(skeleton.parse(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "is_allowed"),
-    [
-        ('"a\\u00e4\\ud83d\\ude00"', True),
-        ('"\\ud83d"', False),
-        ('"\x7f"', True),
-        ('"\x1f"', False),
-        ("[1 ,{}]", True),
-        ("[" + " " * 21 + "]", False),
-        ("[" * 16 + "]" * 16, True),
-        ("[" * 17 + "]" * 17, False),
-    ],
-)
-def test_grammar_and_matching_have_the_same_limits(text: str, is_allowed: bool) -> None:
-    skeleton = Skeleton.from_dict({"spans": [{"kind": "free-json"}]})
-    assert GbnfReader(skeleton.to_gbnf()).accepts(text) == is_allowed
-    assert skeleton.matches(text) == is_allowed
-
-
 @pytest.mark.slow
 @given(st.text(st.sampled_from("aé€日😀0-9.e\n\x7f]^"), max_size=6))
 def test_the_rules_of_an_automaton_accept_the_same_strings(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gbnf_reader import Gbnf
 from hypothesis import given
 from skeleton_strategies import Field, shaped_skeletons
 
@@ -245,11 +246,15 @@ def test_matching_accepts_exactly_the_text_that_filling_could_write(
         ("{a:1}", False),
         ('{"a"}', False),
         ('"\\ud800"', False),
+        ('"a\\u00e4\\ud83d\\ude00"', True),
+        ('"\x7f"', True),
+        ('"\x1f"', False),
         ("[1", False),
     ],
 )
 def test_free_json_is_any_json_within_the_limits(text: str, matches: bool) -> None:
-    assert skeleton({"kind": "free-json"}).matches(text) == matches
+    any_json = skeleton({"kind": "free-json"})
+    assert any_json.matches(text) == Gbnf(any_json.to_gbnf()).accepts(text) == matches
 
 
 # ---- the sampler plan --------------------------------------------------------------------------
