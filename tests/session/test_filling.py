@@ -1,19 +1,17 @@
-"""Filling skeletons, with a fake binding that writes random allowed values."""
+"""Filling skeletons, with a fake binding. `tests/structured/test_fill.py` uses models."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from filling_binding import FillingBinding
-from gbnf_reader import Gbnf
-from hypothesis import given
-from hypothesis import strategies as st
-from recording_binding import ALL
-from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
+from automata_walks import shortest_completion
+from recording_binding import ALL, RecordingBinding
 
 from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
@@ -21,7 +19,6 @@ from eliza_ffi.elizaos import (
     FillArgs,
     SyncStreamingRunner,
 )
-from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
 from eliza_ffi.errors import (
     ContextFullError,
     FillError,
@@ -32,8 +29,60 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.protocol import SpanResult
 from eliza_ffi.session.filling import Fillable, FilledSpan, FillResult
+from eliza_ffi.structured.automata import Dfa
 from eliza_ffi.structured.fill_result import AnswerWriter
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
+
+
+class FillingBinding(RecordingBinding):
+    """Fills spans, and records the requests in `requests`. Every byte is one token.
+
+    `write` takes a request and returns the value.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Mapping[str, Any]], str] | None = None,
+        *,
+        has: Iterable[str] = ALL | {"fill"},
+        has_byte_counts: bool = True,
+        **more: Any,
+    ) -> None:
+        super().__init__(has=has, **more)
+        self.requests: list[dict[str, Any]] = []
+        self._written = b""
+        self._write = write or shortest_value
+        self._has_byte_counts = has_byte_counts
+
+    def fill(self, stream: int, span: Mapping[str, Any]) -> SpanResult:
+        self._record("fill", stream, f"fill:{len(self.requests)}")
+        self.requests.append(dict(span))
+        text = self._write(span)
+        self._written += (span.get("before", "") + text + span.get("after", "")).encode()
+        choices = span.get("choices", [])
+        return SpanResult(
+            text,
+            -0.5,
+            len(text),
+            False,
+            choices.index(text) if text in choices else -1,
+            tuple(self._written),
+            (1,) * len(self._written) if self._has_byte_counts else (),
+        )
+
+
+def shortest_value(span: Mapping[str, Any]) -> str:
+    if "choices" in span:
+        return str(span["choices"][0])
+    if "dfa" in span:
+        return shortest_completion(dfa_of(span["dfa"]), 0).decode()
+    return {"string": '""', "number": "1"}.get(span.get("json", ""), "")
+
+
+def dfa_of(form: Mapping[str, Any]) -> Dfa:
+    accepting = np.isin(range(len(form["transitions"])), form["accepting"])
+    return Dfa(np.array(form["classes"]), np.array(form["transitions"]), accepting)
+
 
 SKELETON = Skeleton.from_dict(
     {
@@ -138,36 +187,6 @@ def test_only_the_first_span_heals_the_prompt() -> None:
     assert [request.get("heal", False) for request in binding.requests] == [True, False, False]
 
 
-@pytest.mark.slow
-@given(shaped_skeletons(), st.integers(0, 10**6))
-def test_every_filled_skeleton_parses_to_its_shape(
-    shaped: tuple[tuple[Field, ...], Skeleton], seed: int
-) -> None:
-    fields, skeleton = shaped
-    binding = FillingBinding(seed)
-    result = fill(binding, skeleton)
-    assert binding.written.decode() == result.text
-    assert has_shape(fields, result.value)
-    assert skeleton.matches(result.text)
-    assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
-    assert all(bytes(span.tokens) == span.text.encode() for span in result.spans)
-
-
-@pytest.mark.slow
-@given(actions(), st.integers(0, 10**6))
-def test_every_plan_is_an_action_with_its_parameters(
-    listed: list[dict[str, Any]], seed: int
-) -> None:
-    for skeleton in (ActionSkeleton(listed), ParametersSkeleton(listed[0])):
-        binding = FillingBinding(seed)
-        result = fill(binding, skeleton)
-        assert binding.written.decode() == result.text
-        assert skeleton.accepts(result.value)
-        assert skeleton.matches(result.text)
-        assert Gbnf(skeleton.to_gbnf()).accepts(result.text)
-        assert all(bytes(span.tokens) == span.text.encode() for span in result.spans)
-
-
 def test_a_skeleton_that_is_not_json_has_span_values_only() -> None:
     skeleton = Skeleton.from_dict(
         {
@@ -229,22 +248,6 @@ def test_tokens_after_a_healed_prompt_are_counted_from_the_end(
 
 
 @both_runners
-def test_a_full_context_raises_with_the_partial_answer(run: Run) -> None:
-    values = iter(["REPLY", '"abcd"'])
-    binding = FillingBinding(full_at=1, write=lambda request: next(values))
-    with pytest.raises(FillError, match="filling span 3, 'text': context full") as caught:
-        run(binding, args_of(SKELETON))
-    assert isinstance(caught.value.__cause__, ContextFullError)
-    partial = caught.value.partial
-    assert not partial.complete
-    assert partial.value is None
-    assert partial.text == '{"action":"REPLY","text":"ab'
-    assert bytes(partial.tokens) == partial.text.encode()
-    assert partial.fields == {"action": "REPLY"}
-    assert binding.calls[-1] == "close"
-
-
-@both_runners
 @pytest.mark.parametrize("call", ["fill:0", "fill:2"])
 def test_a_failure_closes_the_stream_and_keeps_earlier_spans(run: Run, call: str) -> None:
     binding = FillingBinding(failures={call: NativeFaultError("no decode")})
@@ -293,9 +296,8 @@ def test_numbers_out_of_range_are_rejected(wrong: dict[str, Any]) -> None:
 
 def test_a_rule_that_does_not_end_raises() -> None:
     class Cut(FillingBinding):
-        def _result(self, span: Any, text: str) -> Any:
-            result = super()._result(span, text)
-            return type(result)(**{**vars(result), "truncated": True})
+        def fill(self, stream: int, span: Any) -> SpanResult:
+            return replace(super().fill(stream, span), truncated=True)
 
     skeleton = Skeleton.from_dict({"spans": [{"kind": "number", "rule": "r"}]}, "r ::= [0-9]+")
     with pytest.raises(FillError, match=r"rule 'r' has not ended within max_tokens=1024"):
