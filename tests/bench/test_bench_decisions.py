@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from bench.deciding.cells import DecisionCell, measure_cell
-from bench.deciding.ours import (
-    DecidingSetting,
-    MaskedDecisions,
-    OneByOne,
-    OneByOneAnew,
-    Together,
-    TokensAlone,
-)
+from bench.deciding.ours import DecidingSetting, MaskedDecisions, OneByOne, OneByOneAnew, Together
 from bench.deciding.workload import CODES, DecisionSubject, Questionnaire
 from bench.methods import (
     LLGUIDANCE,
@@ -46,16 +39,6 @@ def setting_of(model: Model, n_questions: int, options: Sequence[str]) -> Decidi
     return DecidingSetting(model, questionnaire, longest=256, n_threads=1)
 
 
-def test_questions_are_tokenized_as_in_decide(tiny_model: Model) -> None:
-    questionnaire = Questionnaire(tiny_model, 3, ["pay bill", "close account"])
-    put = questionnaire.put("a message")
-    assert list(put.texts) == tiny_model.decision_prompts("a message", questionnaire.questions)
-    decision = tiny_model.decide("a message", questionnaire.questions)
-    assert put.n_tokens == decision.usage.input_tokens
-    assert questionnaire.labels == questionnaire.options
-    assert questionnaire.temperature == 1.0
-
-
 @pytest.mark.parametrize("way", [OneByOne, OneByOneAnew, MaskedDecisions])
 def test_all_methods_give_the_same_answers(decision_model: Model, way: Any) -> None:
     setting = setting_of(decision_model, 3, ["pay", "close", "open", "move"])
@@ -68,34 +51,6 @@ def test_all_methods_give_the_same_answers(decision_model: Model, way: Any) -> N
     if other.probabilities is not None:
         for row, expected in zip(other.probabilities, ours.probabilities or (), strict=True):
             assert row == pytest.approx(expected, abs=1e-2)
-
-
-def test_tokens_alone_prefills_as_many_tokens_as_a_decision(
-    decision_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setting = setting_of(decision_model, 2, ["pay", "close"])
-    put = setting.questionnaire.put("a message")
-    counted: list[int] = []
-    prefill = decision_model.binding.prefill
-
-    def counting(stream: Any, tokens: Any, *more: Any) -> Any:
-        counted.append(len(tokens))
-        return prefill(stream, tokens, *more)
-
-    monkeypatch.setattr(decision_model.binding, "prefill", counting)
-    alone = TokensAlone(setting).decide(put)
-    assert counted == [1, put.n_tokens]
-    assert alone.answers is None
-    assert alone.forward_passes == 1
-
-
-def test_forget_removes_the_input_from_the_slot(decision_model: Model) -> None:
-    setting = setting_of(decision_model, 2, ["pay", "close"])
-    questions, given = setting.questionnaire.questions, "the very same message"
-    decision_model.decide(given, questions)
-    assert decision_model.decide(given, questions).usage.cached_tokens > 5
-    setting.forget()
-    assert decision_model.decide(given, questions).usage.cached_tokens <= 1
 
 
 def test_a_cell_has_all_methods_and_names_the_missing_ones(tmp_path: Path) -> None:

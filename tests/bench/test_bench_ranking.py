@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.ranking import (
-    ALL,
-    CHOOSE,
-    RANK,
-    WAYS,
-    product_names,
-    ways_of,
-)
+from bench.ranking import ALL, CHOOSE, RANK, WAYS, product_names, ways_of
 from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow

