@@ -93,8 +93,6 @@ class Classifier:
         self.instructions = instructions
         self.method = method
 
-    # ---- scikit-learn's interface ---------------------------------------------------------------
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor by name."""
         names = list(inspect.signature(type(self).__init__).parameters)[1:]
@@ -205,8 +203,6 @@ class Classifier:
         found = self.predict(texts).tolist()
         return float(np.mean([a == b for a, b in zip(found, right, strict=True)]))
 
-    # ---- Files ----------------------------------------------------------------------------------
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a fitted classifier to a JSON file, without the model.
 
@@ -264,8 +260,6 @@ class Classifier:
             reason = f"{error} is missing" if isinstance(error, KeyError) else error
             raise InvalidArgumentError(f"{source} is not a usable classifier: {reason}") from error
         return loaded
-
-    # ---- Internal -------------------------------------------------------------------------------
 
     def _model(self) -> Model:
         if isinstance(self.model, Model):

@@ -258,9 +258,6 @@ def test_prompts_contain_the_requested_orders_and_letters(tiny_model: Model) -> 
     assert [text.split("hello\n\n")[1].split("<|im_end|>")[0] for text in shown] == expected
 
 
-# ---- templates ---------------------------------------------------------------------------------
-
-
 def set_template(monkeypatch: pytest.MonkeyPatch, model: Model, source: str) -> ChatTokenizer:
     session = model.session
     facts = model.describe()["model"]
@@ -359,9 +356,6 @@ def test_an_exception_of_the_template_is_raised(
     set_template(monkeypatch, tiny_model, "{{ raise_exception('no users here') }}")
     with pytest.raises(ChatTemplateError, match="no users here"):
         shown(tiny_model)
-
-
-# ---- custom prompts ----------------------------------------------------------------------------
 
 
 def test_a_custom_prompt_is_a_string_a_prompt_or_messages(model: Model) -> None:

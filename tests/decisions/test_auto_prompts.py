@@ -51,9 +51,6 @@ def undeclared(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
     return tiny_model
 
 
-# ---- format ------------------------------------------------------------------------------------
-
-
 def test_a_model_without_a_template_gets_plain_text(plain_model: Model) -> None:
     how = resolved(plain_model)
     assert (how.format, how.order, how.prior) == ("plain", "question-first", "options")
@@ -132,9 +129,6 @@ def test_a_template_that_rejects_a_user_message_gets_plain_text(
     assert resolved(undeclared).format == "plain"
 
 
-# ---- order -------------------------------------------------------------------------------------
-
-
 def test_a_single_prompt_has_the_question_first_and_a_single_input_comes_first(
     undeclared: Model,
 ) -> None:
@@ -179,9 +173,6 @@ def test_more_prompts_than_half_of_the_slots_have_the_input_first(
     assert resolved(undeclared, TEAM, ANGRY, ANGER, TOPICS, **settings).order == "input-first"
     assert resolved(undeclared, TEAM, ANGRY, orders=2, **settings).order == "question-first"
     assert resolved(undeclared, TEAM, ANGRY, ANGER, orders=2, **settings).order == "input-first"
-
-
-# ---- prior and errors --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,9 +227,6 @@ def test_calibrate_and_evaluate_resolve_auto_settings(
         report = evaluate(model, {"team": TEAM}, examples)
         for each in (calibration, report):
             assert (each.prompt_format, each.prompt_order, each.prior) == expected
-
-
-# ---- examples ----------------------------------------------------------------------------------
 
 
 def test_examples_are_pairs_of_an_input_and_answers(tiny_model: Model) -> None:

@@ -70,9 +70,6 @@ def reference_nll(z: Floats, y: NDArray[np.intp], temperature: float) -> float:
     return total / len(y)
 
 
-# ---- formulas --------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @given(scored_examples(), st.lists(st.floats(0.01, 1), min_size=5, max_size=5))
 def test_baselines_and_means_are_of_probabilities(
@@ -188,9 +185,6 @@ def test_each_order_is_compared_with_its_own_empty_input() -> None:
         legal.unconditional_log_probabilities(empties[:1])
 
 
-# ---- the examples ----------------------------------------------------------------------------
-
-
 def test_right_answers_become_indices_of_options() -> None:
     flag = Choice("Which?", [True, "true", "no"], none="neither")
     labelled = read_examples(
@@ -250,9 +244,6 @@ def test_a_single_question_takes_right_answers_without_its_name() -> None:
         alone = read_examples([question], [("w", answer), ("x", None)])
         by_name = read_examples([question], [("w", {name: answer}), ("x", {})])
         assert alone.targets.tolist() == by_name.targets.tolist()
-
-
-# ---- the fit ---------------------------------------------------------------------------------
 
 
 def drawn(n: int, k: int, seed: int = 1) -> ScoredExamples:
@@ -478,9 +469,6 @@ def test_wrong_requests_are_named(scripted_model: MakeModel) -> None:
     assert calibrate(model, TONE, examples_of(y), method="contextual").questions[0].n_examples == 9
 
 
-# ---- checks of model, questions and settings -------------------------------------------------
-
-
 def fitted_on(model: ScriptedModel, **more: Any) -> Calibration:
     _, y = drawn(LEAST_EXAMPLES, 3)
     return calibrate(model, TONE, examples_of(y), **{"method": "temperature", **more})
@@ -605,9 +593,6 @@ def test_the_fingerprint_of_a_decision_model_covers_its_template(tmp_path: Path)
     plain = fingerprint("a {{ state }}", 1.5)
     assert plain == fingerprint("a {{ state }}", 1.5)
     assert len({plain, fingerprint("b {{ state }}", 1.5), fingerprint("a {{ state }}", 1.25)}) == 3
-
-
-# ---- the file --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -135,9 +135,6 @@ def test_a_decision_of_a_trained_model_matches_separate_choices(tiny_model: Mode
         assert answer.distribution == pytest.approx(expected, abs=QUANTIZED)
 
 
-# ---- scoring rules -----------------------------------------------------------------------------
-
-
 def log_p(model: Model, tokens: Sequence[int], token: int) -> float:
     """Return the log-probability of a token in the whole vocabulary."""
     return math.log(model.end_of_turn(list(tokens), token).probability)
@@ -231,12 +228,6 @@ def test_allowed_probability_is_the_probability_of_the_first_tokens(
     assert plain.allowed_probability is None
 
 
-# ---- orders ------------------------------------------------------------------------------------
-
-
-# ---- labels ------------------------------------------------------------------------------------
-
-
 def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
     labels = MultiLabel("Is it about this?", {"money": "payments", "sport": None}, "topics")
     given, settings = "something new about a parcel", {**INPUT_FIRST, **F32}
@@ -254,9 +245,6 @@ def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
     alone = model.decide(given, ANGER, **settings)["anger"]
     assert both["anger"].distribution == pytest.approx(alone.distribution, abs=CLOSE)
     assert both["3"].probability == pytest.approx(both["angry"].probability, abs=CLOSE)
-
-
-# ---- cost --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -298,9 +286,6 @@ def test_400_questions_fit_into_one_decision(model: Model) -> None:
     for i in (0, 199, 399):
         alone = model.decide("hello", asked[i], **INPUT_FIRST, **F32)["0"].probability
         assert decision[str(i)].probability == pytest.approx(alone, abs=CLOSE)
-
-
-# ---- inputs and settings -----------------------------------------------------------------------
 
 
 def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
@@ -359,9 +344,6 @@ def test_an_input_longer_than_the_context_raises_context_full(tiny_model: Model)
     with pytest.raises(ContextFullError):
         tiny_model.decide("word " * 20_000, ANGRY)
     assert tiny_model.decide("word", ANGRY)["angry"].probability > 0.0
-
-
-# ---- batches, concurrency, event loops ---------------------------------------------------------
 
 
 def test_many_inputs_are_answered_in_order(model: Model) -> None:
@@ -450,9 +432,6 @@ def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monk
     assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
 
 
-# ---- other libraries ---------------------------------------------------------------------------
-
-
 def remove_functions(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str) -> None:
     """Simulate a library without some functions."""
     supports = model.binding.supports
@@ -492,9 +471,6 @@ def test_the_error_of_an_older_library_names_the_missing_function(
     remove_functions(monkeypatch, tiny_model, *missing)
     with pytest.raises(NotSupportedError, match=f"it has no (llm_stream_)?{missing[-1]}"):
         tiny_model.decide(INPUT, ANGRY, **settings)
-
-
-# ---- calibration -------------------------------------------------------------------------------
 
 
 def calibration_of(

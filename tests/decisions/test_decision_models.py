@@ -112,9 +112,6 @@ def ask(model: DecisionModel, question: SystemoneQuestion, state: Any = "s") -> 
     return asked
 
 
-# ---- labels ------------------------------------------------------------------------------------
-
-
 def test_letter_labels_start_with_upper_case_and_are_single_tokens() -> None:
     labels = letter_labels(WORDS.single)
     assert "".join(label.text for label in labels) == LETTERS + LETTERS.lower()
@@ -196,9 +193,6 @@ def reference_codes(words: Words, keys: Sequence[str]) -> list[str]:
 def test_codes_match_the_reference_implementation(single: list[str], keys: list[str]) -> None:
     words = Words(single)
     assert typed_texts(words, keys) == reference_codes(words, keys)
-
-
-# ---- prompts -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -298,9 +292,6 @@ def test_the_number_of_labels_limits_the_number_of_options(type: str, most: int)
         ask(model, choice_of(most + 1))
 
 
-# ---- untrusted text ----------------------------------------------------------------------------
-
-
 def test_text_that_looks_like_a_control_token_stays_text() -> None:
     model = build(template="<s>{{ state }}|{{ instructions }}|{{ options[0].key }}<end>")
     for spelled in ("<end>", "a<end>b", "<s>", "<<end>>"):
@@ -372,9 +363,6 @@ def test_an_input_with_images_or_audio_is_rejected(kind: str) -> None:
     assert read_state({"photos": turns}) == {"photos": turns}  # data, not a conversation
 
 
-# ---- questions ---------------------------------------------------------------------------------
-
-
 def test_questions_are_converted_to_the_systemone_format() -> None:
     of = SystemoneQuestion.of
     assert of(Predicate("Is it?", if_true="so"), "p") == SystemoneQuestion(
@@ -417,8 +405,6 @@ def test_the_error_of_a_malformed_question_names_its_id(given_question: Any, mes
         SystemoneQuestion.read(given_question, "my id")
 
 
-# ---- temperatures ------------------------------------------------------------------------------
-
 BUCKETS = {"choice": 9.0} | {
     f"choice.{name}": i for i, name in enumerate(("2", "3_5", "6_10", "11"), 1)
 }
@@ -455,8 +441,6 @@ def test_a_temperature_must_be_a_number_above_0(value: Any) -> None:
     with pytest.raises(ModelError, match=r"the temperature choice\.2 must be a number above 0"):
         build(temperatures={"choice.2": value})
 
-
-# ---- probabilities -----------------------------------------------------------------------------
 
 LOGITS = np.random.default_rng(7).normal(0.0, 3.0, size=(2, 9))
 
@@ -522,9 +506,6 @@ def test_the_most_probable_spelling_counts() -> None:
 def test_invalid_logits_are_rejected(logits: list[list[float]]) -> None:
     with pytest.raises(InvalidArgumentError, match="'route'"):
         ask(build(), CHOICE).probabilities(logits)
-
-
-# ---- files -------------------------------------------------------------------------------------
 
 
 def model_file(file: Path, metadata: dict[str, Any], architecture: str = "llama") -> dict[str, str]:
@@ -613,9 +594,6 @@ def test_other_models_give_none_and_their_file_is_not_read(
     assert of(other) is None  # the decision type belongs to another architecture
     assert of({"path": str(tmp_path / "gone.gguf"), "decision_type": ""}) is None
     assert of({}) is None
-
-
-# ---- models ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=DECISION_MODEL_TYPES)

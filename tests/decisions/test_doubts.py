@@ -61,9 +61,6 @@ def test_an_accuracy_of_the_most_frequent_answer_is_doubted() -> None:
     assert reason_to_doubt_accuracy("team", 0.601, 0.6) == []
 
 
-# ---- decisions about many inputs ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_many_equal_answers_are_warned_about_once(
     tiny_model: Model, caplog: pytest.LogCaptureFixture, is_async: bool
@@ -120,9 +117,6 @@ def test_the_allowed_probability_of_the_first_inputs_is_computed(
     inputs = [f"message {i}" for i in range(N_MASSES + 5)]
     tiny_model.decide_many(iter(inputs), TEAM, max_concurrency=1)
     assert asked == [True] * N_MASSES + [False] * 5
-
-
-# ---- evaluation --------------------------------------------------------------------------------
 
 
 def test_a_report_contains_the_warnings(plain_model: Model) -> None:

@@ -25,9 +25,6 @@ def scored_examples(draw: st.DrawFn) -> ScoredExamples:
     return p / p.sum(axis=1, keepdims=True), np.array(y)
 
 
-# ---- by hand ---------------------------------------------------------------------------------
-
-
 def test_nll_supports_probabilities_that_round_to_0() -> None:
     assert metrics.nll([[0.0, -2000.0]], [1]) == 2000.0
 
@@ -41,9 +38,6 @@ def test_a_bin_includes_its_upper_edge() -> None:
 def test_an_answer_that_changes_in_any_order_is_one_flip() -> None:
     assert metrics.flip_rate([[0, 1, 2, 2], [0, 1, 0, 1], [0, 2, 0, 0]]) == 0.75
     assert metrics.flip_rate([[0, 1, 2]]) == 0.0
-
-
-# ---- reference implementations ---------------------------------------------------------------
 
 
 @given(scored_examples())

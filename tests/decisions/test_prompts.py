@@ -101,9 +101,6 @@ def test_wrong_orders_and_styles_are_rejected() -> None:
             call()
 
 
-# ---- orders ------------------------------------------------------------------------------------
-
-
 @given(st.integers(2, 12))
 def test_each_option_is_at_each_position_equally_often(n: int) -> None:
     question = Choice("Which?", [f"option {i}" for i in range(n)])
@@ -122,9 +119,6 @@ def test_the_first_orders_are_as_given_and_reversed() -> None:
     assert orders_of(question, 4) == [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)]
     assert orders_of(Predicate("True?"), 9) == [(0, 1), (1, 0)]
     assert orders_of(ANGER, MAX_ORDERS) == [(0, 1, 2), (2, 1, 0)]
-
-
-# ---- inputs ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,6 @@ def report(model: ScriptedModel) -> DecisionReport:
     return evaluate(model, [TONE, URGENT, MOOD], EXAMPLES)
 
 
-# ---- metrics ---------------------------------------------------------------------------------
-
-
 def test_a_report_contains_the_metrics_of_each_question(report: DecisionReport) -> None:
     tone, urgent, mood = report.questions
     assert [each.kind for each in report.questions] == ["choice", "predicate", "score"]
@@ -165,9 +162,6 @@ def test_each_rule_is_evaluated_with_its_own_probabilities(model: ScriptedModel,
     assert report.questions[0].nll == pytest.approx(metrics.nll(log_p, y))
 
 
-# ---- with a calibration ----------------------------------------------------------------------
-
-
 def drawn(n: int) -> tuple[Floats, list[tuple[str, dict[str, Any]]]]:
     """Return the log-probabilities of a model with tripled scores, and examples."""
     random = np.random.default_rng(2)
@@ -238,9 +232,6 @@ def test_calibrated_decisions_match_the_evaluation(tiny_model: Model, tmp_path: 
         assert max(answer.distribution) == pytest.approx(report.probabilities[0], abs=0.02)
 
 
-# ---- errors ----------------------------------------------------------------------------------
-
-
 def test_invalid_arguments_are_rejected_before_the_model_runs(model: ScriptedModel) -> None:
     one: Any = EXAMPLES[:1]
     for settings, reason in (
@@ -257,9 +248,6 @@ def test_invalid_arguments_are_rejected_before_the_model_runs(model: ScriptedMod
     with pytest.raises(InvalidArgumentError, match="no example answers 'tone'"):
         evaluate(model, TONE, [])
     assert model.calls == []
-
-
-# ---- tables, JSON and plots ------------------------------------------------------------------
 
 
 def test_the_tables_have_a_row_for_each_question_and_for_all(
@@ -336,8 +324,6 @@ def test_the_error_without_matplotlib_names_the_extra_to_install(
         report.save_plots(tmp_path)
 
 
-# ---- inputs that cannot be used ---------------------------------------------------------------
-
 LONG = "a long story " * 400
 MANY = [("hello", {"urgent": True}), (LONG, {"urgent": True}), ({"a": [1]}, {"urgent": False})] * 5
 
@@ -375,23 +361,12 @@ def test_long_examples_are_skipped_with_on_skip(small_model: Model) -> None:
     same = calibrate(small_model, URGENT, without, method="temperature")
     assert fitted.questions[0].n_examples == 10
     assert fitted.questions[0].temperature == pytest.approx(same.questions[0].temperature, rel=1e-4)
-
-
-def test_skipped_examples_do_not_count_for_a_calibration(small_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="at least 10 examples of 'urgent', got 8"):
         calibrate(small_model, URGENT, MANY[:12], on_skip=lambda place, why: None)
-
-
-def test_without_a_usable_example_the_first_reason_is_raised(small_model: Model) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match="no example can be used; example 1: an input of 5,200 char"
-    ):
-        evaluate(
-            small_model,
-            URGENT,
-            [("x", {}), (LONG, {"urgent": True})],
-            on_skip=lambda place, why: None,
-        )
+    none = [("x", {}), (LONG, {"urgent": True})]
+    reason = "no example can be used; example 1: an input of 5,200 char"
+    with pytest.raises(InvalidArgumentError, match=reason):
+        evaluate(small_model, URGENT, none, on_skip=lambda place, why: None)
 
 
 def test_an_error_of_the_prompt_function_is_not_skipped(small_model: Model) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any
 
 import pytest
 
-from eliza_ffi import AsyncModel, Model
+from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, MultiLabel, Predicate
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.think_budget import MOST_COUNTED, ThinkBudget, certainty
@@ -25,13 +24,10 @@ def test_the_share_is_never_exceeded(share: float) -> None:
     for n in range(1, 3 * MOST_COUNTED):
         thought += budget.allows(n % 3 != 0, share)
         assert thought <= share * n + 1e-9
+    small = ThinkBudget()
+    assert 15 <= sum(small.allows(True, 0.001) for _ in range(20_000)) <= 20
     uncertain = 2 * MOST_COUNTED - 1
     assert thought >= min(share * 3 * MOST_COUNTED, uncertain) * 0.98 - 2
-
-
-def test_a_small_share_is_used_too() -> None:
-    budget = ThinkBudget()
-    assert 15 <= sum(budget.allows(True, 0.001) for _ in range(20_000)) <= 20
 
 
 def test_the_share_is_not_exceeded_by_threads() -> None:
@@ -88,15 +84,6 @@ def test_single_decisions_share_the_budget_of_their_model(tiny_model: Model) -> 
     found = [tiny_model.decide(each, TEAM, **how) for each in INPUTS]
     assert 4 <= thought(found).count(True) <= 8
     assert ThinkBudget.of(tiny_model.session) is before
-
-
-def test_async_decisions_think_in_the_same_way(tiny_model: Model) -> None:
-    model = AsyncModel.of(tiny_model)
-
-    async def run() -> list[Decision]:
-        return await model.decide_many(INPUTS, TEAM, think=2, think_share=0.25, max_concurrency=1)
-
-    assert thought(asyncio.run(run())).count(True) == 3
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,6 @@ from eliza_ffi.decisions.questions import (
 from eliza_ffi.decisions.wire import as_questions, question_from, question_to
 from eliza_ffi.errors import InvalidArgumentError
 
-# ---- questions in the formats of OpenAI's and llama-server's clients --------------------------
-
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(str.strip)
 names = st.none() | texts
 descriptions = st.none() | st.text(max_size=8)
@@ -211,8 +209,6 @@ def test_errors_about_non_questions_contain_name_or_place() -> None:
     with pytest.raises(InvalidArgumentError, match="^the question 5: the name .* got 5"):
         question_from({"type": "noul", "instructions": "x", "name": 5})
 
-
-# ---- answers -----------------------------------------------------------------------------------
 
 PREDICATE = PredicateAnswer(name="p", probability=0.75)
 CHOICE = ChoiceAnswer(name="c", options=(("a", 0.25), (True, 0.5), ("b", 0.25)))

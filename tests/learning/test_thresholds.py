@@ -61,9 +61,6 @@ def most_successes(n: int, p: float, chance: float = 0.001) -> int:
     return next(k for k in range(n + 1) if sum(chances[k + 1 :]) <= chance)
 
 
-# ---- the upper bound -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [1, 2, 10, 59, 1_000, 100_000])
 @pytest.mark.parametrize("delta", [0.1, 0.05, 1e-6])
 def test_bounds_without_wrong_and_without_right_answers_have_a_closed_form(
@@ -93,9 +90,6 @@ def test_at_the_bound_of_many_answers_the_binomial_tail_is_delta(
     k: int, n: int, delta: float
 ) -> None:
     assert decimal_binomial_cdf(k, n, upper_bound(k, n, delta)) == pytest.approx(delta, rel=1e-8)
-
-
-# ---- certified thresholds on known populations -----------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,9 +200,6 @@ def test_answers_exactly_at_the_threshold_are_above_it() -> None:
     assert result.coverage == 0.5
 
 
-# ---- certified thresholds at the edges -------------------------------------------------------
-
-
 def fewest_certified(risk: float, confidence: float = 0.9) -> int:
     """Return the number of right answers that one starting point needs."""
     return math.ceil(math.log((1 - confidence) / len(STARTS)) / math.log(1 - risk))
@@ -275,9 +266,6 @@ def test_the_text_of_a_result_has_its_numbers() -> None:
 def test_probabilities_slightly_above_1_are_accepted() -> None:
     assert certify(np.full(100, 1 + 1e-9), [True] * 100).threshold == 0.0
     assert certify(np.ones(100, np.float32), np.ones(100, bool)).threshold == 0.0
-
-
-# ---- conformal sets --------------------------------------------------------------------------
 
 
 def questions(rng: np.random.Generator, n: int, k: int = 4) -> tuple[Array, NDArray[np.intp]]:
@@ -357,8 +345,6 @@ def test_intervals_span_the_set_and_can_be_empty() -> None:
     assert fitted.intervals(p) == (range(4), range(1, 2), range(0))
     assert fitted.sets(np.zeros((0, 4))) == ()
 
-
-# ---- files -----------------------------------------------------------------------------------
 
 CERTIFIED = certify(np.linspace(0.4, 1, 300), np.arange(300) > 60, risk=0.1)
 NOTHING = certify([0.9] * 10, [True] * 10)

@@ -127,8 +127,7 @@ def calibrate(
         Called with the number of finished inputs and the number of all inputs.
     on_skip
         Called with the index of each example whose input cannot be used, for example because it
-        does not fit into the context, and with the reason. The other examples are still used. None
-        raises an error instead.
+        does not fit into the context, and with the reason. None raises an error instead.
     prompt_examples
         The examples in the prompts, as `examples` of :meth:`~eliza_ffi.Model.decide`.
     **prompts
@@ -136,18 +135,12 @@ def calibrate(
         :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
         contains them.
 
-    Returns
-    -------
-    Calibration
-
     Raises
     ------
-    InvalidArgumentError
+    InvalidArgumentError, ContextFullError
         If an argument is wrong, if a question has fewer than :data:`LEAST_EXAMPLES` examples for a
-        method that is fitted on them, or if an input cannot be used. In the last case the message
-        names the example.
-    ContextFullError
-        If an input does not fit into the context. The message names the example.
+        method that is fitted on them, or if an input cannot be used or does not fit into the
+        context. The message names the example.
     """
     check_model(model)
     check_rule(rule)

@@ -205,9 +205,6 @@ def _unpacked(name: str, text: Any) -> Floats:
     return values
 
 
-# ---- selection of the fits ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Selection:
     """The selected fit of each layer with its temperature, and the temperature of their mean."""
@@ -254,9 +251,6 @@ def _cross_validated(
             weights, bias = candidate.fit(design, targets[inside], n_options)
             scores[candidate][outside] = held_out @ weights + bias
     return scores
-
-
-# ---- ridge regression and discriminant analysis --------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 from ...errors import InvalidArgumentError
 from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..examples import read_examples
-from ..prompt_settings import PromptArguments
 from ..questions import Question
 from ..scoring import check_rule
 from .calibration import Calibration, as_calibration
@@ -42,19 +41,9 @@ def fit_input_prior(
     """
     from .fitting import LEAST_EXAMPLES, fit  # later: most decisions do not need it
 
-    prompts: Any = {
-        name: settings[name]
-        for name in PromptArguments.__annotations__
-        if name in settings and name != "prior"
-    }
     sample = sample_of(inputs, N_INPUTS)
-    how = settings_of_prompts(
-        model.session,
-        questions,
-        prompts,
-        examples=settings.get("examples"),
-        inputs=sample_of(sample, N_SAMPLE),
-    )
+    prompts = {**settings, "prior": None}
+    how = settings_of_prompts(model.session, questions, prompts, inputs=sample_of(sample, N_SAMPLE))
     skipped: list[int] = []
     try:
         return fit(
@@ -96,8 +85,7 @@ def with_input_prior(
     """Return settings with a calibration in place of ``prior="inputs"`` or the path of a file."""
     prior = settings.get("prior")
     is_file = _is_calibration(prior)
-    is_of_inputs = isinstance(prior, str) and prior == "inputs"
-    if not is_of_inputs and not is_file:
+    if not is_file and not (isinstance(prior, str) and prior == "inputs"):
         return settings
     if settings.get("think"):
         raise InvalidArgumentError(
@@ -107,15 +95,12 @@ def with_input_prior(
         raise InvalidArgumentError(
             "prior and calibration cannot be combined: a calibration contains a prior"
         )
-    rest = {name: value for name, value in settings.items() if name != "prior"}
-    if is_file:
-        rest["calibration"] = prior
-    elif inputs is None:
+    if not is_file and inputs is None:
         raise InvalidArgumentError('prior="inputs" needs several inputs: use decide_many()')
-    elif not isinstance(inputs, Sequence):
+    if not is_file and not isinstance(inputs, Sequence):
         raise InvalidArgumentError(
             f'prior="inputs" needs a list of inputs, got {type(inputs).__name__}: pass list(inputs)'
         )
-    else:
-        rest["calibration"] = fit_input_prior(model, questions, inputs, settings)
+    rest = {name: value for name, value in settings.items() if name != "prior"}
+    rest["calibration"] = prior if is_file else fit_input_prior(model, questions, inputs, settings)
     return cast("DecideSettings", rest)

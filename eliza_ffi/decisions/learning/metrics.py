@@ -84,8 +84,6 @@ class SetReport:
 class QuestionReport:
     """Report the quality of the answers to one question, or to all questions together.
 
-    :mod:`eliza_ffi.decisions.learning.metrics` contains the formulas.
-
     Attributes
     ----------
     name : str

@@ -88,10 +88,7 @@ class DecisionReport:
     def text(self, width: int | None = None) -> str:
         """Return tables for a terminal: the metrics, and the accuracy of confident answers.
 
-        Parameters
-        ----------
-        width
-            The columns of the terminal. None uses as many as the tables need.
+        `width` is the number of columns. None uses as many as the tables need.
         """
         if width is not None:
             width = check_whole("width", width, 1)
@@ -133,12 +130,7 @@ class DecisionReport:
     def save_plots(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
         """Write ``reliability.png`` and ``coverage.png`` into a folder, and return both paths.
 
-        The folder is created if it does not exist.
-
-        Raises
-        ------
-        NotSupportedError
-            If matplotlib is not installed.
+        The folder is created if it does not exist. This needs matplotlib.
         """
         target = Path(check_path("folder", folder))
         target.mkdir(parents=True, exist_ok=True)
@@ -187,12 +179,10 @@ def evaluate(
 
     Raises
     ------
-    InvalidArgumentError
+    InvalidArgumentError, ContextFullError
         If an argument is out of range, if the calibration does not match, if no example answers
-        one of the questions, or if an input cannot be used. In the last case the message names
-        the example.
-    ContextFullError
-        If an input does not fit into the context. The message names the example.
+        one of the questions, or if an input cannot be used or does not fit into the context. The
+        message names the example.
     """
     check_model(model)
     check_callback("progress", progress)

@@ -259,8 +259,6 @@ class DecisionModel:
             If the input is not JSON, contains images, or is None for a model that needs an input;
             if a question has more options than the model has labels; or if text cannot be
             distinguished from the template's own control tokens.
-        ChatTemplateError
-            If the template fails or raises an exception of its own.
         """
         if state is None and not self._type.takes_none:
             with naming("input"):
@@ -364,9 +362,6 @@ def _temperature(name: str, value: Any) -> float:
     if not 0.0 < temperature < math.inf:
         raise ModelError(f"the temperature {name} must be a number above 0, got {value!r}")
     return temperature
-
-
-# ---- labels --------------------------------------------------------------------------------------
 
 
 def letter_labels(tokens_of: TokensOf) -> list[OptionLabel]:
