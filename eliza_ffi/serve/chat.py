@@ -15,7 +15,7 @@ from ..checks import short_repr
 from ..session.requests import ReasoningPiece, TextPiece, TokenLogprob
 from ..session.thinking import written_reasoning
 from ..session.tool_calls import CallPiece, ToolCall, conversation_tokens
-from .decisions import RefusalPart
+from .decisions import ReasoningTokens, RefusalPart
 from .endpoint import Endpoint, HandlerResult, RequestContext
 from .http_error import invalid
 from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
@@ -202,16 +202,12 @@ class PromptTokens(TypedDict):
     cached_tokens: int
 
 
-class CompletionTokens(TypedDict):
-    reasoning_tokens: int
-
-
 class ChatUsage(TypedDict):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokens
-    completion_tokens_details: CompletionTokens
+    completion_tokens_details: ReasoningTokens
 
 
 class TopToken(TypedDict):

@@ -34,7 +34,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling.params import Sampling
-from eliza_ffi.serve import text as writing
+from eliza_ffi.serve import text as answers
 from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.settings import ServeSettings
 from eliza_ffi.session import thinking
@@ -122,7 +122,7 @@ def test_the_log_has_a_failed_stream_under_its_request_id(
         yield "a"
         raise RuntimeError(f"{SECRET} is broken")
 
-    monkeypatch.setattr(writing, "_steps", broken)
+    monkeypatch.setattr(answers, "_steps", broken)
     app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
     (answer,) = ask(app, ("POST", "/v1/completions", {"prompt": "a", "stream": True}))
     assert answer.status_code == 200

@@ -111,7 +111,7 @@ def test_damaged_compressed_bodies_are_rejected(server: Served, coding: str) -> 
 
 
 def test_a_bomb_is_not_decompressed_as_a_whole() -> None:
-    bodies = {coding: compress(bytes(2**27)) for coding, compress in COMPRESS.items()}
+    bodies = {coding: compress(bytes(2**25)) for coding, compress in COMPRESS.items()}
     bodies["zstd"] = zstd_bomb()
     for coding, bomb in bodies.items():
         tracemalloc.start()

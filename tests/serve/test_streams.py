@@ -12,7 +12,7 @@ from served import ask, events_of
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.serve import endpoint
-from eliza_ffi.serve import text as writing
+from eliza_ffi.serve import text as answers
 from eliza_ffi.serve.app import admission_for, make_app
 from eliza_ffi.serve.settings import ServeSettings
 
@@ -75,14 +75,14 @@ def app(tiny_model: Model) -> Any:
 
 def waiting_text(monkeypatch: pytest.MonkeyPatch, read: asyncio.Event) -> None:
     """Make the model read every prompt until an event is set."""
-    plain = writing._steps
+    plain = answers._steps
 
     async def slow(*arguments: Any) -> AsyncGenerator[Any, None]:
         await read.wait()
         async for step in plain(*arguments):
             yield step
 
-    monkeypatch.setattr(writing, "_steps", slow)
+    monkeypatch.setattr(answers, "_steps", slow)
 
 
 @pytest.mark.anyio
