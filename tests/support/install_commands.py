@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/index.md", "docs/install.md", "docs/tutorial/route-messages.md")
 
 BLOCK = re.compile(r"(?<=<!-- install:begin -->\n).*?(?=<!-- install:end -->\n)", re.DOTALL)
