@@ -128,9 +128,7 @@ def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
         The width of the terminal in columns; None = no limit.
     """
     rows = [
-        ["" if place else name, line]
-        for name, lines in facts.items()
-        for place, line in enumerate(lines)
+        ["" if i else name, line] for name, lines in facts.items() for i, line in enumerate(lines)
     ]
     return text_table(rows, left=2, width=width)
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from ..decisions.answers import (
-    Answer,
-    Decision,
-    MultiLabelAnswer,
-    PredicateAnswer,
-    ScoreAnswer,
-)
+from ..decisions.answers import Answer, Decision, MultiLabelAnswer, PredicateAnswer, ScoreAnswer
 from ..decisions.questions import Question, text_of
 from ..terminal import bar, counted, headline, printable, text_table, wrap
 

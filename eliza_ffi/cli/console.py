@@ -7,7 +7,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -20,21 +20,19 @@ from .progress import ProgressBar
 
 __all__ = [
     "UsageError",
-    "add_chat_arguments",
     "add_label_arguments",
     "add_model_arguments",
+    "add_options",
     "add_prompt_arguments",
-    "at_least_one",
+    "add_tokenization",
     "model_options",
     "open_model",
     "print_json",
-    "probability",
     "read_given",
     "read_labels",
     "read_messages",
     "read_question",
     "run_interruptibly",
-    "whole_number",
 ]
 
 
@@ -45,78 +43,103 @@ class UsageError(Exception):
     """A wrong command line; the exit code is 2."""
 
 
+def probability(text: str) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+    return value
+
+
+def whole_number(text: str) -> int:
+    """Convert the value of an option to a whole number of 0 or more."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def at_least_one(text: str) -> int:
+    """Convert the value of an option to a whole number of 1 or more."""
+    number = whole_number(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("expected 1 or more, got 0")
+    return number
+
+
+_SIGNED = ("--gpu-layers", "--orders", "--limit", "--reorder", "--bins", "--max-tokens")
+
+TYPES: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys((*_SIGNED, "--draft-max", "TOP_K"), int),
+    **dict.fromkeys(("-k", "--top", "--group-level"), at_least_one),
+    "N": whole_number,
+    **dict.fromkeys(("C", "F", "P", "R", "S"), probability),
+    **dict.fromkeys(("SECONDS", "TEMPERATURE", "TOP_P", "REPEAT_PENALTY"), float),
+}
+"""The types of options by their names or, for all other options, by the placeholders of their
+values. Without an entry here, a value is a string."""
+
+
+def add_options(parser: argparse._ActionsContainer, options: Mapping[str, str]) -> None:
+    """Add options, given as a mapping from their usage to their help.
+
+    The usage is ``--flag``, ``--option VALUE``, ``--option VALUE ...`` for an option that may be
+    repeated, or ``--option one|two`` for an option with a few possible values.
+    """
+    for usage, text in options.items():
+        name, *value = usage.split(" ")
+        settings: dict[str, Any] = {"help": text}
+        if not value:
+            settings["action"] = "store_true"
+        elif value[0].islower():
+            settings["choices"] = value[0].split("|")
+        else:
+            settings |= {"metavar": value[0], "type": TYPES.get(name, TYPES.get(value[0]))}
+        if value[1:] == ["..."]:
+            settings["action"] = "append"
+        parser.add_argument(name, **settings)
+
+
 def add_tokenization(parser: argparse.ArgumentParser) -> None:
     """Add the option that says which tokens may write a label."""
-    parser.add_argument(
-        "--tokenization",
-        choices=("canonical", "any"),
-        default="canonical",
-        help="canonical: write a label with the tokens that the tokenizer gives for it; any: "
-        "allow any tokens that spell the label, as under a grammar (default: canonical)",
+    add_options(
+        parser,
+        {
+            "--tokenization canonical|any": "canonical: write a label with the tokens that the "
+            "tokenizer gives for it; any: allow any tokens that spell the label, as under a "
+            "grammar (default: canonical)"
+        },
     )
+    parser.set_defaults(tokenization="canonical")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the model, the library and the way of running them."""
-    group = parser.add_argument_group("model")
-    group.add_argument(
-        "--model",
-        metavar="PATH|NAME",
-        help="a .gguf file, a folder with a model, or a name on Hugging Face, such as "
-        "org/repo:Q4_K_M (default: the embedded model)",
-    )
-    group.add_argument(
-        "--library", metavar="PATH", help="the libelizainference to load (default: search for it)"
-    )
-    group.add_argument(
-        "--n-ctx",
-        type=whole_number,
-        metavar="N",
-        help="tokens of KV cache, shared by all slots (default: the context length the model was "
-        "trained with, at most 8192)",
-    )
-    group.add_argument(
-        "--threads",
-        type=whole_number,
-        metavar="N",
-        help="CPU threads (default: chosen for each pass, at most the physical cores)",
-    )
-    group.add_argument(
-        "--gpu-layers",
-        type=int,
-        metavar="N",
-        help="layers to offload to a GPU; -1 = all (default: -1)",
-    )
-    group.add_argument(
-        "--device",
-        metavar="NAMES",
-        help="devices to use, by the names that doctor prints, separated by commas; none = only "
-        "the CPU (default: auto)",
-    )
-    group.add_argument(
-        "--rpc",
-        metavar="HOST:PORT,...",
-        help="offload layers to these rpc-server processes; use them only on a private network",
-    )
-    group.add_argument(
-        "--batching",
-        choices=("auto", "off"),
-        help="off: run each request alone, in one slot, so that rounding does not depend on "
-        "timing (default: auto)",
-    )
-    group.add_argument(
-        "--kv-unified",
-        choices=("on", "off"),
-        help="off: give each slot its own KV cache of --n-ctx tokens, so that no request takes the "
-        "room of another; decisions are slower (default: on)",
-    )
-    group.add_argument(
-        "--flash-attn",
-        choices=("auto", "on", "off"),
-        help="off: compute attention without flash attention, which is slower (default: auto)",
-    )
-    group.add_argument(
-        "--seed", type=whole_number, metavar="N", help="seed for sampling (default: random)"
+    add_options(
+        parser.add_argument_group("model"),
+        {
+            "--model PATH|NAME": "a .gguf file, a folder with a model, or a name on Hugging Face, "
+            "such as org/repo:Q4_K_M (default: the embedded model)",
+            "--library PATH": "the libelizainference to load (default: search for it)",
+            "--n-ctx N": "tokens of KV cache, shared by all slots (default: the context length "
+            "the model was trained with, at most 8192)",
+            "--threads N": "CPU threads (default: chosen for each pass, at most the physical "
+            "cores)",
+            "--gpu-layers N": "layers to offload to a GPU; -1 = all (default: -1)",
+            "--device NAMES": "devices to use, by the names that doctor prints, separated by "
+            "commas; none = only the CPU (default: auto)",
+            "--rpc HOST:PORT,...": "offload layers to these rpc-server processes; use them only "
+            "on a private network",
+            "--batching auto|off": "off: run each request alone, in one slot, so that rounding "
+            "does not depend on timing (default: auto)",
+            "--kv-unified on|off": "off: give each slot its own KV cache of --n-ctx tokens, so "
+            "that no request takes the room of another; decisions are slower (default: on)",
+            "--flash-attn auto|on|off": "off: compute attention without flash attention, which is "
+            "slower (default: auto)",
+            "--seed N": "seed for sampling (default: random)",
+        },
     )
 
 
@@ -129,7 +152,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
         n_slots = 1  # because the slot of a request affects rounding
     names = ("device", "rpc", "batching", "kv_unified", "flash_attn")
     options = {name: getattr(arguments, name) for name in names}
-    given = {
+    settings = {
         "library": arguments.library,
         "n_ctx": arguments.n_ctx or None,
         "n_slots": n_slots,
@@ -138,33 +161,26 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
         "seed": arguments.seed,
         "options": {name: value for name, value in options.items() if value is not None} or None,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--prompt`` and ``--prompt-file``; without them, standard input is read."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--prompt", metavar="TEXT", help="the prompt (default: standard input)")
-    group.add_argument(
-        "--prompt-file",
-        metavar="FILE",
-        help="read the prompt from FILE, without its last newline",
+    """Add the options for the prompt; see :func:`read_question`."""
+    add_options(
+        parser.add_mutually_exclusive_group(),
+        {
+            "--prompt TEXT": "the prompt (default: standard input)",
+            "--prompt-file FILE": "read the prompt from FILE, without its last newline",
+        },
     )
-
-
-def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that use the model's chat template."""
-    group = parser.add_argument_group("chat")
-    group.add_argument(
-        "--chat",
-        action="store_true",
-        help="write the prompt as a user message in the model's chat template",
-    )
-    group.add_argument("--system", metavar="TEXT", help="with --chat: the system message")
-    group.add_argument(
-        "--messages",
-        metavar="FILE",
-        help="read the conversation from FILE: a JSON list of messages with role and content",
+    add_options(
+        parser.add_argument_group("chat"),
+        {
+            "--chat": "write the prompt as a user message in the model's chat template",
+            "--system TEXT": "with --chat: the system message",
+            "--messages FILE": "read the conversation from FILE: a JSON list of messages with "
+            "role and content",
+        },
     )
 
 
@@ -208,14 +224,12 @@ def read_given(text: str | None, option: str, file: str | None, missing: str) ->
 
 def add_label_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--label`` and ``--labels-file``; see :func:`read_labels`."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--label", action="append", metavar="TEXT", help="a possible answer; repeat for each"
-    )
-    group.add_argument(
-        "--labels-file",
-        metavar="FILE",
-        help="read the labels from FILE, one per line; - = standard input",
+    add_options(
+        parser.add_mutually_exclusive_group(),
+        {
+            "--label TEXT ...": "a possible answer; repeat for each",
+            "--labels-file FILE": "read the labels from FILE, one per line; - = standard input",
+        },
     )
 
 
@@ -223,20 +237,20 @@ def read_labels(arguments: argparse.Namespace) -> list[str]:
     """Return the labels of ``--label``, or the lines of the file that are not empty."""
     path = arguments.labels_file
     if path is None:
-        given = {f"--label number {i}": text for i, text in enumerate(arguments.label or (), 1)}
-        for place, label in given.items():
+        labels = {f"--label number {i}": text for i, text in enumerate(arguments.label or (), 1)}
+        for place, label in labels.items():
             check_utf8(label, "--label")
             if not label:
                 raise UsageError(f"{place} is empty: expected a label")
     else:
         lines = enumerate(_text_of_labels(arguments, path).split("\n"), 1)
-        given = {f"{path}: line {i}": line for i, line in lines if line.strip()}
-        if not given:
+        labels = {f"{path}: line {i}": line for i, line in lines if line.strip()}
+        if not labels:
             raise UsageError(f"{path} is empty: expected one label per line")
-    if not given:
+    if not labels:
         raise UsageError("no labels: give --label more than once, or --labels-file")
     seen: dict[str, str] = {}
-    for place, label in given.items():
+    for place, label in labels.items():
         if label in seen:
             raise UsageError(
                 f"{place} repeats a label: {short_repr(label)} is also at {seen[label]}"
@@ -311,29 +325,3 @@ def read_messages(path: str) -> Messages:
         raise UsageError(f"{path} is not JSON: {error}") from error
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{path}: {error}") from error
-
-
-def probability(text: str) -> float:
-    """Read a number from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
-    return value
-
-
-def whole_number(text: str) -> int:
-    """Convert the value of an option to a whole number of 0 or more."""
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
-
-
-def at_least_one(text: str) -> int:
-    """Convert the value of an option to a whole number of 1 or more."""
-    number = whole_number(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError("expected 1 or more, got 0")
-    return number

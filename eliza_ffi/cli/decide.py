@@ -22,6 +22,7 @@ from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import with_reasoning
 from ..errors import InvalidArgumentError
 from ..model import Model
+from ..ray.table import LOCAL, TableWorkers
 from ..tables import AnswerCounts, TableJob, TableResult, decide_rows
 from ..tables.job import DecideAll, input_of, inputs_of
 from ..tables.row_decider import RowDecider
@@ -31,23 +32,21 @@ from .bars import decision_text
 from .console import (
     UsageError,
     add_model_arguments,
-    at_least_one,
+    add_options,
+    model_options,
     open_model,
     print_json,
-    probability,
     read_given,
     read_messages,
 )
 from .files import check_output
-from .on_ray import add_ray_arguments, ray_workers
 from .progress import RowProgress
 from .questions import (
-    add_abstain_arguments,
     add_asking_arguments,
+    add_deciding_arguments,
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
-    add_think_arguments,
     read_asking,
     read_examples_file,
     read_questions,
@@ -83,81 +82,63 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TABLE",
         help="a .csv, .tsv, .jsonl or .parquet file: decide every row",
     )
-    given = parser.add_mutually_exclusive_group()
-    given.add_argument("--input", metavar="TEXT", help="the input (default: standard input)")
-    given.add_argument(
-        "--input-file", metavar="FILE", help="read the input from FILE, without its last newline"
-    )
-    given.add_argument(
-        "--messages",
-        metavar="FILE",
-        help="read the conversation from FILE: a JSON list of messages with role and content",
+    source = parser.add_mutually_exclusive_group()
+    add_options(
+        source,
+        {
+            "--input TEXT": "the input (default: standard input)",
+            "--input-file FILE": "read the input from FILE, without its last newline",
+            "--messages FILE": "read the conversation from FILE: a JSON list of messages with "
+            "role and content",
+        },
     )
     add_question_arguments(parser)
     add_asking_arguments(parser)
     add_example_arguments(parser)
-    parser.add_argument(
-        "--save-prior",
-        metavar="FILE",
-        help="write the prior of --prior inputs to FILE, a calibration",
+    add_options(
+        parser,
+        {
+            "--save-prior FILE": "write the prior of --prior inputs to FILE, a calibration",
+            "--calibration FILE": "apply this calibration, a file written by eliza-ffi calibrate",
+            "--allowed-probability": "also report how much of the model's own probability fell on "
+            "the options",
+        },
     )
-    parser.add_argument(
-        "--calibration",
-        metavar="FILE",
-        help="apply this calibration, a file written by eliza-ffi calibrate",
-    )
-    parser.add_argument(
-        "--allowed-probability",
-        action="store_true",
-        help="also report how much of the model's own probability fell on the options",
-    )
-    add_abstain_arguments(parser)
-    add_think_arguments(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON: the decision, or the summary of a table"
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the prompts of the first input without asking the model",
+    add_deciding_arguments(parser)
+    add_options(
+        parser,
+        {
+            "--json": "print JSON: the decision, or the summary of a table",
+            "--dry-run": "print the prompts of the first input without asking the model",
+        },
     )
     add_table_arguments(parser)
     group = parser.add_argument_group("output of a table")
-    group.add_argument(
-        "--output",
-        metavar="FILE",
-        help="write to FILE: the decided rows, as .jsonl, .csv, .tsv or .parquet",
+    add_options(
+        group,
+        {
+            "--output FILE": "write to FILE: the decided rows, as .jsonl, .csv, .tsv or .parquet",
+            "--keep NAME ...": "copy this column to the output; repeat for more; - = no column "
+            "(default: all)",
+            "--min-confidence C": "mark a row for review if an answer has a confidence below C: "
+            "how far it is above chance, from 0 to 1, as in the column NAME_confidence",
+            "--top N": "print the N most probable labels: here of each choice, in a column",
+            "--overwrite": "if the output exists, replace it and decide all rows again",
+            "--retry-errors": "decide again the rows that have an error in the existing output",
+        },
     )
-    group.add_argument(
-        "--keep",
-        action="append",
-        metavar="NAME",
-        help="copy this column to the output; repeat for more; - = no column (default: all)",
+    group = parser.add_argument_group(
+        "Ray", "requires the extra 'ray': pip install 'eliza-ffi[ray]'"
     )
-    group.add_argument(
-        "--min-confidence",
-        type=probability,
-        metavar="C",
-        help="mark a row for review if an answer has a confidence below C: how far it is above "
-        "chance, from 0 to 1, as in the column NAME_confidence",
+    add_options(
+        group,
+        {
+            "--ray ADDRESS": "decide the table on the Ray cluster at ADDRESS: HOST:PORT, auto, or "
+            f"{LOCAL}",
+            "--workers N": "with --ray: worker processes, each with its own model; each reserves "
+            "--threads CPUs of the cluster (default: 1 CPU)",
+        },
     )
-    group.add_argument(
-        "--top",
-        type=at_least_one,
-        metavar="N",
-        help="print the N most probable labels: here of each choice, in a column",
-    )
-    group.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="if the output exists, replace it and decide all rows again",
-    )
-    group.add_argument(
-        "--retry-errors",
-        action="store_true",
-        help="decide again the rows that have an error in the existing output",
-    )
-    add_ray_arguments(parser)
     add_model_arguments(parser)
 
 
@@ -167,15 +148,15 @@ def run_decide(arguments: argparse.Namespace) -> int:
     _check_together(arguments)
     if arguments.table is not None:
         return _run_table(arguments, questions)
-    given = _read_input(arguments)
+    input = _read_input(arguments)
     settings = _settings(arguments, questions)
     if arguments.prior == "inputs":
         raise UsageError("--prior inputs requires a TABLE, whose rows are the inputs")
     with open_model(arguments, arguments.n_slots) as model:
         if arguments.dry_run:
-            _print_prompts(model, given, questions, settings)
+            _print_prompts(model, input, questions, settings)
             return 0
-        decision = model.decide(given, questions, **settings)
+        decision = model.decide(input, questions, **settings)
     if arguments.json:
         print_json({**decision.to_dict(), "model": model.path})
     else:
@@ -197,9 +178,9 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             "(--limit) and --save-prior FILE, and pass that file as --prior"
         )
     if arguments.dry_run:
-        given = _first_input(table, arguments.column)
+        input = _first_input(table, arguments.column)
         with open_model(arguments, arguments.n_slots) as model:
-            _print_prompts(model, given, questions, settings)
+            _print_prompts(model, input, questions, settings)
         return 0
     if arguments.output is None:
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
@@ -241,7 +222,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     drift = None
     sample = inputs_of(table, arguments.column, N_SAMPLE)
     if arguments.ray is not None:
-        with ray_workers(arguments, questions, {**settings, "sample": sample}) as workers:
+        with _ray_workers(arguments, questions, {**settings, "sample": sample}) as workers:
             result = run(json.loads(workers.described), workers.decide_rows)
     else:
         with open_model(arguments, arguments.n_slots) as model:
@@ -300,8 +281,8 @@ def _check_together(arguments: argparse.Namespace) -> None:
             )
         return
     for name in TABLE_ONLY:
-        given = getattr(arguments, name)
-        if given is not None and given is not False:
+        value = getattr(arguments, name)
+        if value is not None and value is not False:
             raise UsageError(f"{_option(name)} requires a TABLE")
 
 
@@ -346,7 +327,7 @@ def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> d
 
 
 def _print_prompts(
-    model: Model, given: Any, questions: Sequence[Question], settings: dict[str, Any]
+    model: Model, input: Any, questions: Sequence[Question], settings: dict[str, Any]
 ) -> None:
     """Print the prompts; raise if the questions or settings do not fit the model."""
     own = {name: each for name, each in settings.items() if each != "inputs"}
@@ -354,8 +335,8 @@ def _print_prompts(
     checked = settings_for(model.session, questions, own)
     every = [each for question in questions for each in expand(question)]
     if checked.think:
-        given = with_reasoning(given, f"(up to {counted(checked.think, 'token')} of reasoning)")
-    prompts = prompt_texts(model.session, given, every, checked.how, joint=checked.needs_joint)
+        input = with_reasoning(input, f"(up to {counted(checked.think, 'token')} of reasoning)")
+    prompts = prompt_texts(model.session, input, every, checked.how, joint=checked.needs_joint)
     for number, prompt in enumerate(prompts, 1):
         print(f"---- prompt {number} of {len(prompts)}")
         print(printable(prompt))
@@ -430,3 +411,32 @@ def _answers_text(counts: AnswerCounts, name: str) -> str:
 
 def _rate(result: TableResult) -> float:
     return round(result.new_rows / result.seconds, 3) if result.seconds else 0.0
+
+
+def _ray_workers(
+    arguments: argparse.Namespace, questions: Sequence[Question], settings: Mapping[str, Any]
+) -> TableWorkers:
+    """Return the workers of the command line; a ``with`` block starts and ends them.
+
+    `settings` are keyword arguments for :meth:`~eliza_ffi.Model.decide`.
+    """
+    if not arguments.workers:
+        raise UsageError("--ray requires --workers, 1 or more")
+    return TableWorkers(
+        arguments.ray,
+        arguments.workers,
+        arguments.column,
+        questions,
+        settings,
+        model=arguments.model,
+        model_options=model_options(arguments, arguments.n_slots),
+        waiting=_report_waiting,
+    )
+
+
+def _report_waiting(n_ready: int, n_workers: int) -> None:
+    print(
+        f"eliza-ffi: workers with a loaded model: {n_ready} of {n_workers}; the others are "
+        f"loading it or waiting for free CPUs or GPUs in the cluster",
+        file=sys.stderr,
+    )

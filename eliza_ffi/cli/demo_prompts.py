@@ -33,19 +33,8 @@ SHOULD_RESPOND_CHOICES: tuple[str, ...] = ("RESPOND", "IGNORE", "STOP")
 def should_respond_prompt(message: str, channel_type: str, agent_name: str = "Eliza") -> str:
     """Write the prompt that asks whether the agent should react to a message.
 
-    Parameters
-    ----------
-    message
-        The message, of any length; line breaks become spaces.
-    channel_type
-        Where the message was sent: ``"dm"``, ``"group"`` or ``"voice"``.
-    agent_name
-        The agent's name.
-
-    Returns
-    -------
-    str
-        A prompt. Each of :data:`SHOULD_RESPOND_CHOICES` can follow it directly.
+    `channel_type` is ``"dm"``, ``"group"`` or ``"voice"``. Line breaks of the message become
+    spaces. Each of :data:`SHOULD_RESPOND_CHOICES` can follow the prompt directly.
     """
     question = (
         f"agent: {_one_line(agent_name)}\n"
@@ -58,24 +47,10 @@ def should_respond_prompt(message: str, channel_type: str, agent_name: str = "El
 def planner_prompt(message: str, actions: Sequence[Mapping[str, Any]]) -> str:
     """Write the prompt that asks which of the available actions carries out a request.
 
-    Parameters
-    ----------
-    message
-        The user's request, of any length; line breaks become spaces.
-    actions
-        The available actions. Each has a ``name`` and may have a ``description`` and
-        ``parameters``, a sequence of mappings with a ``name`` and optionally ``type``, ``enum``
-        and ``required``. Descriptions of parameters are left out, to keep the prompt short.
-
-    Returns
-    -------
-    str
-        A prompt. The name of an action can follow it directly.
-
-    Raises
-    ------
-    ValueError
-        If `actions` is empty.
+    Each action has a ``name`` and may have a ``description`` and ``parameters``, a sequence of
+    mappings with a ``name`` and optionally ``type``, ``enum`` and ``required``. Descriptions of
+    parameters are left out, to keep the prompt short. The name of an action can follow the prompt
+    directly. Raises ValueError if there are no actions.
     """
     if not actions:
         raise ValueError("a planner prompt needs at least one action")
@@ -85,18 +60,10 @@ def planner_prompt(message: str, actions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
-    """Write the prompt for a reply in plain text.
+    """Write the prompt for a reply in plain text, up to the begin of the assistant's turn.
 
-    Parameters
-    ----------
-    messages
-        The conversation so far, oldest first, each with a ``role`` (``"system"``, ``"user"`` or
-        ``"assistant"``) and a ``content``.
-
-    Returns
-    -------
-    str
-        The conversation in the model's chat template, up to the beginning of the assistant's turn.
+    Each message, oldest first, has a ``role`` (``"system"``, ``"user"`` or ``"assistant"``) and a
+    ``content``.
     """
     turns = [_turn(_one_line(message["role"]), _plain(message["content"])) for message in messages]
     return "".join(turns) + START_OF_TURN + "assistant\n"

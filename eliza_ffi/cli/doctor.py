@@ -1,4 +1,4 @@
-"""``eliza-ffi doctor``: check the installation."""
+"""``eliza-ffi doctor`` checks the installation; ``eliza-ffi --version`` prints the versions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from .. import _resources
+from .. import __version__, _resources
 from ..errors import ElizaError, NoChatTemplateError
 from ..library.binding import CffiBinding
 from ..library.capabilities import InferenceCapabilities, detect_capabilities
 from ..library.loading import Library
 from ..model import Model
-from ..terminal import counted, fact_table, terminal_width
-from .console import model_options, print_json
+from ..terminal import counted, fact_table, printable, terminal_width
+from .console import add_model_arguments, add_options, model_options, print_json
 
-__all__ = ["examine", "missing_gpu", "run_doctor"]
+__all__ = ["ShowVersion", "add_doctor_arguments", "missing_gpu", "run_doctor"]
 
 GIB = 2**30
 
@@ -58,6 +58,12 @@ GPU_REQUIREMENTS = {
 
 PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
 """The conversation for checking chat templates."""
+
+
+def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_options(parser, {"--json": "print JSON: the findings"})
+    add_model_arguments(parser)
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -242,3 +248,35 @@ def _lines(name: str, value: Any) -> list[str]:
     if isinstance(value, dict):
         return [f"{key.replace('_', ' ')}: {_lines(key, item)[0]}" for key, item in value.items()]
     return [str(value) or "none"]
+
+
+class ShowVersion(argparse.Action):
+    """Prints the versions and exits. The library is loaded only if the option is given."""
+
+    def __init__(self, option_strings: list[str], dest: str, **more: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **more)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        print(_version_text())
+        parser.exit()
+
+
+def _version_text() -> str:
+    lines = [f"eliza-ffi {__version__}"]
+    try:
+        library = Library()
+        binding = CffiBinding(library)
+        facts = binding.describe() if binding.supports("describe") else {}
+        version = facts.get("library_version", "(unknown version)")
+        lines.append(f"libelizainference {version}, ABI {library.abi_version}, {library.path}")
+        if "llama_cpp" in facts:
+            lines.append(f"llama.cpp {facts['llama_cpp']['commit']}, {facts['backend']}")
+    except ElizaError as error:
+        lines.append(f"no libelizainference: {' '.join(str(error).split())}")
+    return printable("\n".join(lines))

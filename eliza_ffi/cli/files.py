@@ -70,10 +70,10 @@ def check_utf8(data: bytes | str, what: str) -> None:
 
 def check_output(arguments: Namespace, option: str = "output") -> None:
     """Check, before any work, that the output can be written and is not an input."""
-    given = getattr(arguments, option)
-    if given is None:
+    path = getattr(arguments, option)
+    if path is None:
         return
-    output = Path(given)
+    output = Path(path)
     for name, what in _READ.items():
         read = getattr(arguments, name, None)
         if read is None or not (output.exists() and Path(read).exists()):

@@ -7,7 +7,17 @@ import textwrap
 
 __all__ = ["EXAMPLES", "HelpFormatter", "with_example"]
 
+_SHORT = {
+    "serve": "serve --port 8080",
+    "mcp": "mcp --port 8081",
+    "tokenize": "tokenize --prompt 'Hello, world'",
+    "models": "models",
+    "doctor": "doctor",
+    "demo": "demo",
+}
+
 EXAMPLES = {
+    **{name: f"\nExample:\n\n  eliza-ffi {line}\n" for name, line in _SHORT.items()},
     "choose": r"""
 Example:
 
@@ -43,36 +53,6 @@ For every row of a table with the column text:
   eliza-ffi decide mails.csv --column text \
     --ask 'Which team?' --choice sales \
     --choice support --output teams.csv
-""",
-    "serve": """
-Example:
-
-  eliza-ffi serve --port 8080
-""",
-    "mcp": """
-Example:
-
-  eliza-ffi mcp --port 8081
-""",
-    "tokenize": """
-Example:
-
-  eliza-ffi tokenize --prompt 'Hello, world'
-""",
-    "models": """
-Example:
-
-  eliza-ffi models
-""",
-    "doctor": """
-Example:
-
-  eliza-ffi doctor
-""",
-    "demo": """
-Example:
-
-  eliza-ffi demo
 """,
     "evaluate": r"""
 Example, for a table with the columns text and urgent (true or false):

@@ -13,7 +13,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NoReturn
 
@@ -24,12 +24,11 @@ from ..sampling import PRESETS, Sampling
 from ..session.options import Speculation
 from ..structured import Gbnf
 from ..terminal import printable
-from .calibrate import add_calibrate_arguments, run_calibrate
 from .console import (
     UsageError,
-    add_chat_arguments,
     add_label_arguments,
     add_model_arguments,
+    add_options,
     add_prompt_arguments,
     add_tokenization,
     open_model,
@@ -39,16 +38,14 @@ from .console import (
     run_interruptibly,
 )
 from .decide import add_decide_arguments, run_decide
-from .demo import run_demo
-from .doctor import run_doctor
-from .evaluate import add_evaluate_arguments, run_evaluate
+from .demo import add_demo_arguments, run_demo
+from .doctor import ShowVersion, add_doctor_arguments, run_doctor
 from .files import describe_os_error, read_text
 from .help import HelpFormatter, with_example
-from .mcp import add_mcp_arguments, run_mcp
-from .models import run_models
+from .labelled import add_calibrate_arguments, add_evaluate_arguments, run_calibrate, run_evaluate
+from .models import add_models_arguments, run_models
 from .rank import add_rank_arguments, run_rank
-from .serve import add_serve_arguments, run_serve
-from .version import ShowVersion
+from .serve import add_mcp_arguments, add_serve_arguments, run_mcp, run_serve
 
 __all__ = ["main"]
 
@@ -138,16 +135,16 @@ def _run(argv: Sequence[str] | None) -> int:
     return code
 
 
-def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
+def _unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
     known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parser.format_help())
-    if given.startswith("-"):
-        given = given.partition("=")[0]  # without the value, which may be a key
+    if argument.startswith("-"):
+        argument = argument.partition("=")[0]  # without the value, which may be a key
     elif "--prompt" in known:
-        return f"{parser.prog} has no argument {given!r}: give a prompt with --prompt"
-    near = [OTHER_NAMES[given]] if OTHER_NAMES.get(given) in known else []
-    near = near or difflib.get_close_matches(given, known, n=1)
+        return f"{parser.prog} has no argument {argument!r}: give a prompt with --prompt"
+    near = [OTHER_NAMES[argument]] if OTHER_NAMES.get(argument) in known else []
+    near = near or difflib.get_close_matches(argument, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"see {parser.prog} --help"
-    return f"{parser.prog} has no argument {given!r}: {hint}"
+    return f"{parser.prog} has no argument {argument!r}: {hint}"
 
 
 class _CommandParser(argparse.ArgumentParser):
@@ -177,178 +174,112 @@ def build_parser() -> argparse.ArgumentParser:
         action=ShowVersion,
         help="print the versions of the package, the library and llama.cpp",
     )
-    commands = parser.add_subparsers(metavar="command", required=True)
-
-    choose = commands.add_parser("choose", help="choose a label from a list")
-    add_prompt_arguments(choose)
-    add_chat_arguments(choose)
-    add_label_arguments(choose)
-    choose.add_argument(
-        "--mode",
-        choices=("best", "greedy", "sample"),
-        help="best: take the label that is most probable as a whole; greedy: take the most "
-        "probable token at each step; sample: draw each token by its probability (default: best, "
-        "or greedy with --heal-prompt)",
-    )
-    choose.add_argument(
-        "--temperature",
-        type=float,
-        help="sampling temperature: only with --mode sample (default: 1)",
-    )
-    add_tokenization(choose)
-    choose.add_argument(
-        "--heal-prompt",
-        action="store_true",
-        help="with --tokenization any: spell the prompt's last token again, together with the "
-        "label, so that a token may span both",
-    )
-    choose.add_argument(
-        "--probabilities",
-        action="store_true",
-        help="print every label with its probability, the most probable first; * marks the chosen "
-        "label",
-    )
-    choose.add_argument(
-        "--json",
-        action="store_true",
-        help="print JSON: the label, its probability, tokens and timing",
-    )
-    add_model_arguments(choose)
-    choose.set_defaults(run=run_choose)
-
-    rank = commands.add_parser("rank", help="find the most probable of many labels")
-    add_rank_arguments(rank)
-    rank.set_defaults(run=run_rank)
-
-    generate = commands.add_parser("generate", help="continue a prompt, streaming the text")
-    add_prompt_arguments(generate)
-    add_chat_arguments(generate)
-    generate.add_argument(
-        "--max-tokens",
-        type=int,
-        default=256,
-        metavar="N",
-        help="generate at most N tokens; 0 = no limit (default: 256)",
-    )
-    generate.add_argument(
-        "--preset",
-        choices=tuple(PRESETS),
-        help="start from these sampling settings; the next four options override them",
-    )
-    generate.add_argument(
-        "--temperature", type=float, help="sampling temperature: 0 = greedy (default: 0)"
-    )
-    generate.add_argument(
-        "--top-k",
-        type=int,
-        help="sample only from the TOP_K most probable tokens; 0 = off (default: 0)",
-    )
-    generate.add_argument(
-        "--top-p",
-        type=float,
-        help="sample only from the most probable tokens whose probabilities add up to TOP_P; "
-        "1 = off (default: 1)",
-    )
-    generate.add_argument(
-        "--repeat-penalty",
-        type=float,
-        help="make tokens of the recent text less probable; 1 = off (default: 1)",
-    )
-    generate.add_argument(
-        "--grammar-file",
-        metavar="FILE",
-        help="allow only text that matches the GBNF grammar in FILE, from its rule root",
-    )
-    generate.add_argument(
-        "--draft-max",
-        type=int,
-        default=0,
-        metavar="N",
-        help="speculative decoding: draft up to N tokens at a time; 0 = off (default: 0)",
-    )
-    generate.add_argument(
-        "--drafter",
-        metavar="PATH|NAME",
-        help="with --draft-max: a small model that drafts the tokens",
-    )
-    add_model_arguments(generate)
-    generate.set_defaults(run=run_generate)
-
-    decide = commands.add_parser(
-        "decide", help="answer questions about one input, or about every row of a table"
-    )
-    add_decide_arguments(decide)
-    decide.set_defaults(run=run_decide)
-
-    serve = commands.add_parser("serve", help="serve a model over HTTP")
-    add_serve_arguments(serve)
-    serve.set_defaults(run=run_serve)
-
-    mcp = commands.add_parser("mcp", help="give agents tools to choose and decide (MCP)")
-    add_mcp_arguments(mcp)
-    mcp.set_defaults(run=run_mcp)
-
-    tokenize = commands.add_parser("tokenize", help="print the tokens of a prompt")
-    add_prompt_arguments(tokenize)
-    add_chat_arguments(tokenize)
-    tokenize.add_argument("--add-special", action="store_true", help="add the BOS and EOS tokens")
-    tokenize.add_argument(
-        "--parse-special",
-        action="store_true",
-        help="recognize special tokens in the prompt, such as <|im_start|>",
-    )
-    tokenize.add_argument(
-        "--json", action="store_true", help="print JSON: the token ids and their text"
-    )
-    add_model_arguments(tokenize)
-    tokenize.set_defaults(run=run_tokenize)
-
-    models = commands.add_parser("models", help="list the models in the caches")
-    models.description = (
-        "List the models in the caches of Hugging Face and llama.cpp, by the names that --model "
-        "takes. Only the headers of the files are read."
-    )
-    models.add_argument("--json", action="store_true", help="print JSON: a list of all facts")
-    models.set_defaults(run=run_models)
-
-    doctor = commands.add_parser("doctor", help="check the installation")
-    doctor.add_argument("--json", action="store_true", help="print JSON: the findings")
-    add_model_arguments(doctor)
-    doctor.set_defaults(run=run_doctor)
-
-    demo = commands.add_parser(
-        "demo", help="choose labels and answer questions for the bundled example messages"
-    )
-    demo.add_argument(
-        "--json", action="store_true", help="print JSON: one object instead of the tables"
-    )
-    add_model_arguments(demo)
-    demo.set_defaults(run=run_demo)
-
-    evaluate = commands.add_parser(
-        "evaluate", help="measure decisions on a table with the right answers"
-    )
-    evaluate.description = (
-        "Measure decisions on a table with the right answers: accuracy, NLL, Brier score, ECE, and "
-        "how many answers change with the order of the options."
-    )
-    add_evaluate_arguments(evaluate)
-    evaluate.set_defaults(run=run_evaluate)
-
-    calibrate = commands.add_parser(
-        "calibrate", help="fit a calibration to a table with the right answers"
-    )
-    add_calibrate_arguments(calibrate)
-    calibrate.set_defaults(run=run_calibrate)
-    for name, command in commands.choices.items():
-        command.formatter_class = HelpFormatter
-        command.set_defaults(parser=command)
+    commands: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Any]] = {
+        "choose": ("choose a label from a list", _add_choose_arguments, run_choose),
+        "rank": ("find the most probable of many labels", add_rank_arguments, run_rank),
+        "generate": (
+            "continue a prompt, streaming the text",
+            _add_generate_arguments,
+            run_generate,
+        ),
+        "decide": (
+            "answer questions about one input, or about every row of a table",
+            add_decide_arguments,
+            run_decide,
+        ),
+        "serve": ("serve a model over HTTP", add_serve_arguments, run_serve),
+        "mcp": ("give agents tools to choose and decide (MCP)", add_mcp_arguments, run_mcp),
+        "tokenize": ("print the tokens of a prompt", _add_tokenize_arguments, run_tokenize),
+        "models": ("list the models in the caches", add_models_arguments, run_models),
+        "doctor": ("check the installation", add_doctor_arguments, run_doctor),
+        "demo": (
+            "choose labels and answer questions for the bundled example messages",
+            add_demo_arguments,
+            run_demo,
+        ),
+        "evaluate": (
+            "measure decisions on a table with the right answers",
+            add_evaluate_arguments,
+            run_evaluate,
+        ),
+        "calibrate": (
+            "fit a calibration to a table with the right answers",
+            add_calibrate_arguments,
+            run_calibrate,
+        ),
+    }
+    parsers = parser.add_subparsers(metavar="command", required=True)
+    for name, (purpose, add_arguments, run) in commands.items():
+        command = parsers.add_parser(name, help=purpose, formatter_class=HelpFormatter)
+        add_arguments(command)
+        command.set_defaults(run=run, parser=command)
+        command.epilog = with_example(name, command.epilog)
         options = command._option_string_actions
         for ours, others in LLAMA_NAMES.items():
             if ours in options:  # not with add_argument, because --help would list all names
                 options.update(dict.fromkeys(others, options[ours]))
-        command.epilog = with_example(name, command.epilog)
     return parser
+
+
+def _add_choose_arguments(parser: argparse.ArgumentParser) -> None:
+    add_prompt_arguments(parser)
+    add_label_arguments(parser)
+    add_options(
+        parser,
+        {
+            "--mode best|greedy|sample": "best: take the label that is most probable as a whole; "
+            "greedy: take the most probable token at each step; sample: draw each token by its "
+            "probability (default: best, or greedy with --heal-prompt)",
+            "--temperature TEMPERATURE": "sampling temperature: only with --mode sample "
+            "(default: 1)",
+            "--heal-prompt": "with --tokenization any: spell the prompt's last token again, "
+            "together with the label, so that a token may span both",
+            "--probabilities": "print every label with its probability, the most probable first; "
+            "* marks the chosen label",
+            "--json": "print JSON: the label, its probability, tokens and timing",
+        },
+    )
+    add_tokenization(parser)
+    add_model_arguments(parser)
+
+
+def _add_generate_arguments(parser: argparse.ArgumentParser) -> None:
+    add_prompt_arguments(parser)
+    add_options(
+        parser,
+        {
+            "--max-tokens N": "generate at most N tokens; 0 = no limit (default: 256)",
+            f"--preset {'|'.join(PRESETS)}": "start from these sampling settings; the next four "
+            "options override them",
+            "--temperature TEMPERATURE": "sampling temperature: 0 = greedy (default: 0)",
+            "--top-k TOP_K": "sample only from the TOP_K most probable tokens; 0 = off "
+            "(default: 0)",
+            "--top-p TOP_P": "sample only from the most probable tokens whose probabilities add "
+            "up to TOP_P; 1 = off (default: 1)",
+            "--repeat-penalty REPEAT_PENALTY": "make tokens of the recent text less probable; "
+            "1 = off (default: 1)",
+            "--grammar-file FILE": "allow only text that matches the GBNF grammar in FILE, from "
+            "its rule root",
+            "--draft-max N": "speculative decoding: draft up to N tokens at a time; 0 = off "
+            "(default: 0)",
+            "--drafter PATH|NAME": "with --draft-max: a small model that drafts the tokens",
+        },
+    )
+    parser.set_defaults(max_tokens=256, draft_max=0)
+    add_model_arguments(parser)
+
+
+def _add_tokenize_arguments(parser: argparse.ArgumentParser) -> None:
+    add_prompt_arguments(parser)
+    add_options(
+        parser,
+        {
+            "--add-special": "add the BOS and EOS tokens",
+            "--parse-special": "recognize special tokens in the prompt, such as <|im_start|>",
+            "--json": "print JSON: the token ids and their text",
+        },
+    )
+    add_model_arguments(parser)
 
 
 def run_choose(arguments: argparse.Namespace) -> int:
@@ -433,11 +364,11 @@ async def _generate(
 def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the sampling settings: the preset's, overridden by the options of the command line."""
     names = ("temperature", "top_k", "top_p", "repeat_penalty")
-    given = {name: getattr(arguments, name) for name in names}
-    given = {name: value for name, value in given.items() if value is not None}
+    options = {name: getattr(arguments, name) for name in names}
+    options = {name: value for name, value in options.items() if value is not None}
     if arguments.preset is None:
-        return {"sampling": Sampling(**given)} if given else {}
-    return {"sampling": Sampling.preset(arguments.preset, **given)}
+        return {"sampling": Sampling(**options)} if options else {}
+    return {"sampling": Sampling.preset(arguments.preset, **options)}
 
 
 def run_tokenize(arguments: argparse.Namespace) -> int:

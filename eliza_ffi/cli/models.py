@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from ..chat import ChatTemplate
@@ -11,9 +12,9 @@ from ..decisions.models.gguf_metadata import MetadataValue, is_truncated, read_m
 from ..errors import ElizaError
 from ..hub import CachedModel, cached_models
 from ..terminal import printable, terminal_width, text_table
-from .console import print_json
+from .console import add_options, print_json
 
-__all__ = ["run_models"]
+__all__ = ["add_models_arguments", "run_models"]
 
 TYPE, ARCHITECTURE = "general.type", "general.architecture"
 TEMPLATE = "tokenizer.chat_template"
@@ -21,6 +22,15 @@ WANTED = (".pooling_type", ".decision.type")
 
 POOLING_NONE, POOLING_RANK = 0, 4
 """The numbers of two pooling types in llama.cpp: no pooling, and the score of a reranker."""
+
+
+def add_models_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description = (
+        "List the models in the caches of Hugging Face and llama.cpp, by the names that --model "
+        "takes. Only the headers of the files are read."
+    )
+    add_options(parser, {"--json": "print JSON: a list of all facts"})
 
 
 def run_models(arguments: argparse.Namespace) -> int:
@@ -38,37 +48,29 @@ def run_models(arguments: argparse.Namespace) -> int:
 
 def _facts(model: CachedModel) -> dict[str, Any]:
     """Return what the header of a model's file says about the model."""
-    facts: dict[str, Any] = {
-        "name": model.name,
-        "path": str(model.path),
-        "size_bytes": model.size_bytes,
-        "type": "model",
-        "architecture": None,
-        "chat_template": False,
-        "tools": False,
-        "embedding": False,
-        "decision_type": None,
-        "problem": None,
-    }
+    problem = None
+    entries: Mapping[str, MetadataValue] = {}
     try:
         entries = read_metadata(model.path, _is_wanted)
-        if is_truncated(model.path):
-            facts["problem"] = "the file is incomplete: download it again"
+        if model.missing:
+            problem = f"{len(model.missing)} of its files missing, such as {model.missing[0]}"
+        elif is_truncated(model.path):
+            problem = "the file is incomplete: download it again"
     except ElizaError as error:
-        return {**facts, "problem": str(error)}
-    if model.missing:
-        n, first = len(model.missing), model.missing[0]
-        facts["problem"] = f"{n} of its files missing, such as {first}"
+        problem = str(error)
     architecture = entries.get(ARCHITECTURE)
     pooling = entries.get(f"{architecture}.pooling_type", POOLING_NONE)
     return {
-        **facts,
+        "name": model.name,
+        "path": str(model.path),
+        "size_bytes": model.size_bytes,
         "type": entries.get(TYPE, "model"),
         "architecture": architecture,
         "chat_template": TEMPLATE in entries,
         "tools": _writes_calls(entries.get(TEMPLATE)),
         "embedding": pooling not in (POOLING_NONE, POOLING_RANK),
         "decision_type": entries.get(f"{architecture}.decision.type"),
+        "problem": problem,
     }
 
 

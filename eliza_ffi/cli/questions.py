@@ -21,16 +21,15 @@ from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows
 from ..tables.rows import check_column, other_delimiter
-from .console import UsageError, probability, whole_number
+from .console import UsageError, add_options
 from .files import check_utf8, read_bytes, read_text
 
 __all__ = [
-    "add_abstain_arguments",
     "add_asking_arguments",
+    "add_deciding_arguments",
     "add_example_arguments",
     "add_question_arguments",
     "add_table_arguments",
-    "add_think_arguments",
     "read_asking",
     "read_calibration",
     "read_examples_file",
@@ -40,11 +39,7 @@ __all__ = [
 ]
 
 
-_FOLLOWING = {
-    "predicate": ("name",),
-    "ask": ("choice", "name"),
-    "score": ("level", "name"),
-}
+_FOLLOWING = {"predicate": ("name",), "ask": ("choice", "name"), "score": ("level", "name")}
 """The options that begin a question, with the options that may follow them."""
 
 
@@ -67,10 +62,12 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "questions", "in a file, or on the command line, each followed by its own options"
     )
-    group.add_argument(
-        "--questions",
-        metavar="FILE",
-        help="read the questions from FILE (JSON or TOML), a list or an object with names as keys",
+    add_options(
+        group,
+        {
+            "--questions FILE": "read the questions from FILE (JSON or TOML), a list or an object "
+            "with names as keys"
+        },
     )
     for option, text in (
         ("predicate", "a statement about the input, which is true or false"),
@@ -85,99 +82,55 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the prompts and for the scoring of options."""
-    group = parser.add_argument_group("prompts")
-    group.add_argument(
-        "--answer-style",
-        choices=("text", "letters"),
-        help="let the model answer with the text of an option, or with a letter (default: text)",
-    )
-    group.add_argument(
-        "--orders", type=int, metavar="N", help="average over N orders of the options (default: 1)"
-    )
-    group.add_argument(
-        "--scoring", choices=RULES, help="the rule that scores the options (default: constrained)"
-    )
-    group.add_argument(
-        "--prompt-order",
-        choices=("auto", *PROMPT_ORDERS),
-        help="what comes first in the prompt (default: auto, the order that reads fewer tokens)",
-    )
-    group.add_argument(
-        "--prompt-format",
-        choices=("auto", *PROMPT_FORMATS),
-        help="write the prompt as turns of a chat, or as plain text (default: auto, chat if the "
-        "model answers there)",
-    )
-    group.add_argument(
-        "--n-slots",
-        type=whole_number,
-        metavar="N",
-        help="slots: how many inputs the model can hold at the same time (default: 8; 1 with "
-        "--batching off)",
+    add_options(
+        parser.add_argument_group("prompts"),
+        {
+            "--answer-style text|letters": "let the model answer with the text of an option, or "
+            "with a letter (default: text)",
+            "--orders N": "average over N orders of the options (default: 1)",
+            f"--scoring {'|'.join(RULES)}": "the rule that scores the options (default: "
+            "constrained)",
+            f"--prompt-order auto|{'|'.join(PROMPT_ORDERS)}": "what comes first in the prompt "
+            "(default: auto, the order that reads fewer tokens)",
+            f"--prompt-format auto|{'|'.join(PROMPT_FORMATS)}": "write the prompt as turns of a "
+            "chat, or as plain text (default: auto, chat if the model answers there)",
+            "--n-slots N": "slots: how many inputs the model can hold at the same time (default: "
+            "8; 1 with --batching off)",
+        },
     )
 
 
-def add_abstain_arguments(group: argparse._ActionsContainer) -> None:
-    """Add the options that let the model abstain."""
-    group.add_argument(
-        "--min-probability",
-        type=probability,
-        default=0.0,
-        metavar="P",
-        help="abstain if the most probable answer has a probability below P (default: 0)",
+def add_deciding_arguments(group: argparse._ActionsContainer) -> None:
+    """Add the options that let the model abstain or reason."""
+    add_options(
+        group,
+        {
+            "--min-probability P": "abstain if the most probable answer has a probability below P "
+            "(default: 0)",
+            "--abstain risk": "abstain if an answer is not certified; requires a calibration with "
+            "a --risk",
+            "--think N": "let the model first write up to N tokens of reasoning about the input "
+            "and the questions (default: 0)",
+            "--think-below P": "think only if an answer without reasoning has a probability below "
+            "P (default: 1)",
+            "--think-share S": "let at most this share of the decisions think (default: 1)",
+        },
     )
-    group.add_argument(
-        "--abstain",
-        choices=("risk",),
-        help="abstain if an answer is not certified; requires a calibration with a --risk",
-    )
-
-
-def add_think_arguments(group: argparse._ActionsContainer) -> None:
-    """Add the options that let the model reason."""
-    group.add_argument(
-        "--think",
-        type=whole_number,
-        default=0,
-        metavar="N",
-        help="let the model first write up to N tokens of reasoning about the input and the "
-        "questions (default: 0)",
-    )
-    group.add_argument(
-        "--think-below",
-        type=probability,
-        default=1.0,
-        metavar="P",
-        help="think only if an answer without reasoning has a probability below P (default: 1)",
-    )
-    group.add_argument(
-        "--think-share",
-        type=probability,
-        default=1.0,
-        metavar="S",
-        help="let at most this share of the decisions think (default: 1)",
-    )
+    group.set_defaults(min_probability=0.0, think=0, think_below=1.0, think_share=1.0)
 
 
 def add_example_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for examples in the prompts and for a prior."""
-    group = parser.add_argument_group("examples and prior")
-    group.add_argument(
-        "--examples",
-        metavar="FILE",
-        help="show the rows of this table in the prompts, before the input: a .csv, .tsv, .jsonl "
-        "or .parquet file that has a column with the name of each question",
-    )
-    group.add_argument(
-        "--examples-column",
-        metavar="NAME",
-        help="the column of --examples with the inputs (default: that of --column, or input)",
-    )
-    group.add_argument(
-        "--prior",
-        metavar="PRIOR",
-        help="divide the probabilities by a prior: options, inputs (the rows of the table), none, "
-        "or the FILE of a calibration (default: auto)",
+    add_options(
+        parser.add_argument_group("examples and prior"),
+        {
+            "--examples FILE": "show the rows of this table in the prompts, before the input: a "
+            ".csv, .tsv, .jsonl or .parquet file that has a column with the name of each question",
+            "--examples-column NAME": "the column of --examples with the inputs (default: that of "
+            "--column, or input)",
+            "--prior PRIOR": "divide the probabilities by a prior: options, inputs (the rows of "
+            "the table), none, or the FILE of a calibration (default: auto)",
+        },
     )
 
 
@@ -191,7 +144,7 @@ def read_examples_file(
         return None
     table = open_table(Path(arguments.examples), None)
     columns = table.all_columns()
-    names = [name_of(question.name, place) for place, question in enumerate(questions)]
+    names = [name_of(question.name, index) for index, question in enumerate(questions)]
     for name in names:
         if name not in columns:
             if (delimiter := other_delimiter(table, name)) is not None:
@@ -217,14 +170,15 @@ def read_examples_file(
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the input table."""
-    group = parser.add_argument_group("table")
-    group.add_argument("--column", metavar="NAME", help="the column with the inputs")
-    group.add_argument(
-        "--delimiter",
-        metavar="CHARACTER",
-        help="the character between the fields of a CSV file; \\t is a tab (default: a comma)",
+    add_options(
+        parser.add_argument_group("table"),
+        {
+            "--column NAME": "the column with the inputs",
+            "--delimiter CHARACTER": "the character between the fields of a CSV file; \\t is a "
+            "tab (default: a comma)",
+            "--limit N": "read only the first N rows",
+        },
     )
-    group.add_argument("--limit", type=int, metavar="N", help="read only the first N rows")
 
 
 def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
@@ -293,15 +247,15 @@ def read_table(arguments: argparse.Namespace) -> InputTable:
 
 
 def _delimiter(arguments: argparse.Namespace) -> str | None:
-    given: str | None = arguments.delimiter
-    if given is None:
+    value: str | None = arguments.delimiter
+    if value is None:
         return None
-    delimiter = "\t" if given == r"\t" else given  # shells pass it as two characters
+    delimiter = "\t" if value == r"\t" else value  # shells pass it as two characters
     if len(delimiter) != 1:
-        raise UsageError(f"--delimiter must be one character, got {given!r}")
+        raise UsageError(f"--delimiter must be one character, got {value!r}")
     if delimiter in '"\r\n':
         raise UsageError(
-            f"--delimiter cannot be {given!r}: quotes and line ends have a fixed meaning in CSV"
+            f"--delimiter cannot be {value!r}: quotes and line ends have a fixed meaning in CSV"
         )
     if FORMATS.get(Path(arguments.table).suffix.lower()) not in ("csv", "tsv"):
         raise UsageError(f"--delimiter requires a .csv or .tsv table, got {arguments.table}")
@@ -329,8 +283,8 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
     if len(names) > 1:
         raise UsageError(f"--name {names[1]!r}: the question is already named {names[0]!r}")
     name = names[0] if names else None
-    for given in (text, *itertools.chain.from_iterable(parts.values())):
-        check_utf8(given, f"--{kind} or one of its options")
+    for part in (text, *itertools.chain.from_iterable(parts.values())):
+        check_utf8(part, f"--{kind} or one of its options")
     for option in parts.keys() - {"name"}:
         if (n := len(parts[option])) < 2:
             hint = f": repeat --{option} for each" if "," in "".join(parts[option]) else ""

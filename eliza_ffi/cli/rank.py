@@ -10,18 +10,16 @@ from ..terminal import counted, printable, terminal_width, wrap
 from .bars import bar_lines
 from .console import (
     UsageError,
-    add_chat_arguments,
     add_label_arguments,
     add_model_arguments,
+    add_options,
     add_prompt_arguments,
     add_tokenization,
-    at_least_one,
     open_model,
     print_json,
     read_labels,
     read_question,
     run_interruptibly,
-    whole_number,
 )
 
 __all__ = ["add_rank_arguments", "run_rank"]
@@ -33,39 +31,23 @@ MIN_INEXACT = 0.0005
 def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_prompt_arguments(parser)
-    add_chat_arguments(parser)
     add_label_arguments(parser)
-    parser.add_argument(
-        "-k",
-        type=at_least_one,
-        default=5,
-        metavar="N",
-        help="print the N most probable labels (default: 5)",
+    add_options(
+        parser,
+        {
+            "-k N": "print the N most probable labels (default: 5)",
+            "--separator TEXT": "the text between the parts of a label, such as ' > '; also print "
+            "the probability of each level of the first label",
+            "--group-level N": "with --separator: rank the groups of labels with the same first N "
+            "parts",
+            "--max-passes N": "stop after N forward passes, even if the result is not proven "
+            "(default: no limit; 100 with --tokenization any)",
+        },
     )
-    parser.add_argument(
-        "--separator",
-        metavar="TEXT",
-        help="the text between the parts of a label, such as ' > '; also print the probability of "
-        "each level of the first label",
-    )
-    parser.add_argument(
-        "--group-level",
-        type=at_least_one,
-        metavar="N",
-        help="with --separator: rank the groups of labels with the same first N parts",
-    )
-    parser.add_argument(
-        "--max-passes",
-        type=whole_number,
-        metavar="N",
-        help="stop after N forward passes, even if the result is not proven (default: no limit; "
-        "100 with --tokenization any)",
-    )
+    parser.set_defaults(k=5)
     add_tokenization(parser)
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print JSON: labels, probabilities, their rest, passes and time",
+    add_options(
+        parser, {"--json": "print JSON: labels, probabilities, their rest, passes and time"}
     )
     add_model_arguments(parser)
 

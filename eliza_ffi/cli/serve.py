@@ -1,4 +1,4 @@
-"""``eliza-ffi serve``: serve a model over HTTP."""
+"""``eliza-ffi serve`` and ``mcp``: serve a model over HTTP, or as tools for agents (MCP)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,26 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .._resources import default_model_path
+from ..async_model import AsyncModel
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..hub import HubName, read_name
 from ..serve.settings import QuestionSet, ServeSettings
-from .console import UsageError, add_model_arguments, open_model, whole_number
+from .console import UsageError, add_model_arguments, add_options, open_model
 from .files import read_text
 from .questions import (
-    add_abstain_arguments,
     add_asking_arguments,
-    add_think_arguments,
+    add_deciding_arguments,
     read_asking,
     read_calibration,
     read_question_file,
 )
 
-__all__ = [
-    "add_access_arguments",
-    "add_serve_arguments",
-    "add_set_arguments",
-    "check_modules",
-    "listening_on",
-    "read_settings",
-    "run_serve",
-    "url_of",
-]
+__all__ = ["add_mcp_arguments", "add_serve_arguments", "read_settings", "run_mcp", "run_serve"]
 
 KEY_VARIABLE = "ELIZA_FFI_API_KEY"
 """The environment variable that may hold an API key."""
@@ -52,7 +44,7 @@ NEEDED = (
     "brotli",
     "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",
 )
-"""The modules of the extra ``serve``, to check before the server starts."""
+"""The modules of the extra ``serve``, to check before a server starts."""
 
 EPILOG = """\
 Endpoints: POST /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/decisions
@@ -64,81 +56,65 @@ it finishes the running requests, then exits; a second signal exits immediately.
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.epilog = EPILOG
-    group = parser.add_argument_group("server")
-    group.add_argument(
-        "--port",
-        type=whole_number,
-        default=8080,
-        metavar="N",
-        help="port to listen on; 0 = any free port (default: 8080)",
+    add_options(
+        parser.add_argument_group("server"),
+        {
+            "--port N": "port to listen on; 0 = any free port (default: 8080)",
+            "--alias NAME": "name of the model in responses (default: its file name without the "
+            "extension, or its name on Hugging Face)",
+            "--queue N": "maximum number of waiting requests; further ones are rejected (default: "
+            "256)",
+        },
     )
-    group.add_argument(
-        "--alias",
-        metavar="NAME",
-        help="name of the model in responses (default: its file name without the extension, or its "
-        "name on Hugging Face)",
-    )
-    group.add_argument(
-        "--queue",
-        type=whole_number,
-        default=256,
-        metavar="N",
-        help="maximum number of waiting requests; further ones are rejected (default: 256)",
-    )
-    add_access_arguments(parser)
-    add_set_arguments(parser)
+    parser.set_defaults(port=8080, queue=256)
+    _add_access_arguments(parser)
+    _add_set_arguments(parser)
     add_model_arguments(parser)
 
 
-def add_access_arguments(parser: argparse.ArgumentParser) -> None:
+def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description = (
+        "Give agents the tools choose, rank and decide, over standard input and output or by HTTP."
+    )
+    add_options(
+        parser.add_argument_group("server"),
+        {
+            "--port N": "port to listen on; 0 = any free port (default: none, the tools use "
+            "standard input and output instead of HTTP)"
+        },
+    )
+    _add_access_arguments(parser)
+    _add_set_arguments(parser)
+    add_model_arguments(parser)
+    parser.set_defaults(alias=None, queue=0)
+
+
+def _add_access_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the address, the deadline, the log and the access."""
     group = parser.add_argument_group(
         "access", "without these options, only programs on this machine have access"
     )
-    group.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on (default: 127.0.0.1)",
+    add_options(
+        group,
+        {
+            "--host ADDRESS": "address to listen on (default: 127.0.0.1)",
+            "--api-key-file FILE": "require an API key from FILE, which has a key in each line; # "
+            f"begins a comment line (default: the key in {KEY_VARIABLE}, if set)",
+            "--without-key": "accept requests without an API key even if other machines can reach "
+            "the address",
+            "--cors-origin ORIGIN ...": "allow requests from web pages of ORIGIN, * = any; repeat "
+            "for more (default: none)",
+            "--allowed-host NAME ...": "accept this host name besides localhost; repeat for more",
+            "--deadline SECONDS": "time limit of a request, waiting included (default: 600)",
+            "--log-requests": "log a line for each request: its x-request-id, path, status and "
+            "duration",
+        },
     )
-    group.add_argument(
-        "--api-key-file",
-        metavar="FILE",
-        help="require an API key from FILE, which has a key in each line; # begins a comment line "
-        f"(default: the key in {KEY_VARIABLE}, if set)",
-    )
-    group.add_argument(
-        "--without-key",
-        action="store_true",
-        help="accept requests without an API key even if other machines can reach the address",
-    )
-    group.add_argument(
-        "--cors-origin",
-        action="append",
-        metavar="ORIGIN",
-        help="allow requests from web pages of ORIGIN, * = any; repeat for more (default: none)",
-    )
-    group.add_argument(
-        "--allowed-host",
-        action="append",
-        metavar="NAME",
-        help="accept this host name besides localhost; repeat for more",
-    )
-    group.add_argument(
-        "--deadline",
-        type=float,
-        default=600.0,
-        metavar="SECONDS",
-        help="time limit of a request, waiting included (default: 600)",
-    )
-    group.add_argument(
-        "--log-requests",
-        action="store_true",
-        help="log a line for each request: its x-request-id, path, status and duration",
-    )
+    group.set_defaults(host="127.0.0.1", deadline=600.0)
 
 
-def add_set_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_set_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for named sets of questions, and for all questions."""
     group = parser.add_argument_group(
         "named questions",
@@ -147,33 +123,24 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
         "tickets.calibration.json belong together. A calibration or a prior contains its "
         "questions.",
     )
-    group.add_argument(
-        "--questions",
-        action="append",
-        metavar="FILE",
-        help="read the questions from FILE (repeat for more); from a folder: its .json and .toml "
-        "files, in which NAME.calibration.json is the calibration of NAME",
+    add_options(
+        group,
+        {
+            "--questions FILE ...": "read the questions from FILE (repeat for more); from a "
+            "folder: its .json and .toml files, in which NAME.calibration.json is the calibration "
+            "of NAME",
+            "--calibration FILE ...": "apply this calibration, a file written by eliza-ffi "
+            "calibrate (repeat for more)",
+            "--prior PRIOR ...": "divide the probabilities by a prior: a FILE written by "
+            "eliza-ffi decide --save-prior for the set with its name (repeat for more), or "
+            "options or none for all questions (default: auto)",
+        },
     )
-    group.add_argument(
-        "--calibration",
-        action="append",
-        metavar="FILE",
-        help="apply this calibration, a file written by eliza-ffi calibrate (repeat for more)",
-    )
-    group.add_argument(
-        "--prior",
-        action="append",
-        metavar="PRIOR",
-        help="divide the probabilities by a prior: a FILE written by eliza-ffi decide --save-prior "
-        "for the set with its name (repeat for more), or options or none for all questions "
-        "(default: auto)",
-    )
-    add_abstain_arguments(group)
-    add_think_arguments(group)
+    add_deciding_arguments(group)
     add_asking_arguments(parser)
 
 
-def check_modules(modules: Sequence[str], extra: str) -> None:
+def _check_modules(modules: Sequence[str], extra: str) -> None:
     """Raise NotSupportedError if a module of an extra is missing."""
     missing = [name for name in modules if not _is_installed(name)]
     if missing:
@@ -191,35 +158,66 @@ def _is_installed(module: str) -> bool:
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    check_modules(NEEDED, "serve")
+    _check_modules(NEEDED, "serve")
     from ..serve import server  # not at the top, because its dependencies are optional
 
-    settings = read_settings(arguments)
-    logging.basicConfig(level=logging.WARNING, format="eliza-ffi: %(message)s")
-    if settings.logs_requests:
-        logging.getLogger("eliza_ffi.serve").setLevel(logging.INFO)
+    settings = _logged_settings(arguments)
     # Listen before loading the model, so that an address in use is reported at once.
     with (
-        listening_on(server.listen, settings) as listening,
+        _listening_on(server.listen, settings) as listening,
         open_model(arguments, arguments.n_slots) as model,
     ):
         generates = server.check_model(model, settings)
         if not generates:
             logging.warning("the model cannot generate text: only /v1/embeddings answers")
-        ready = f"{settings.name} is served at {url_of(listening)}"
+        ready = f"{settings.name} is served at {_url_of(listening)}"
         sent = server.serve(
-            model,
-            settings,
-            listening,
-            lambda: print(ready, flush=True),
-            generates=generates,
+            model, settings, listening, lambda: print(ready, flush=True), generates=generates
         )
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0
 
 
-def listening_on(
+def run_mcp(arguments: argparse.Namespace) -> int:
+    """Serve the tools until standard input ends, or until SIGTERM or SIGINT."""
+    _check_modules(("mcp", *NEEDED), "mcp")
+    from ..serve import mcp, server  # not at the top, because their dependencies are optional
+
+    by_http = arguments.port is not None
+    if not by_http:
+        for name in ("api_key_file", "without_key", "cors_origin", "allowed_host", "log_requests"):
+            if getattr(arguments, name):
+                raise UsageError(f"--{name.replace('_', '-')} requires --port")
+        arguments.port = 0
+    settings = _logged_settings(arguments)
+    with ExitStack() as stack:
+        # Listen before loading the model, so that an address in use is reported at once.
+        listening = stack.enter_context(_listening_on(server.listen, settings)) if by_http else None
+        model = stack.enter_context(open_model(arguments, arguments.n_slots))
+        if not server.check_model(model, settings):
+            raise NotSupportedError("the model cannot generate text")
+        tools = mcp.make_mcp_server(AsyncModel.of(model), settings)
+        if listening is None:
+            tools.run()
+            return 0
+        ready = f"{settings.name} is served at {_url_of(listening).rstrip('/')}{mcp.PATH}"
+        sent = mcp.serve_mcp(tools, settings, listening, lambda: print(ready, flush=True))
+    if sent == signal.SIGINT:
+        raise KeyboardInterrupt
+    return 0
+
+
+def _logged_settings(arguments: argparse.Namespace) -> ServeSettings:
+    """Return the settings of a server, and begin to log as they say."""
+    settings = read_settings(arguments)
+    logging.basicConfig(level=logging.WARNING, format="eliza-ffi: %(message)s")
+    if settings.logs_requests:
+        logging.getLogger("eliza_ffi.serve").setLevel(logging.INFO)
+    return settings
+
+
+def _listening_on(
     listen: Callable[[ServeSettings], socket.socket], settings: ServeSettings
 ) -> socket.socket:
     """Return the listening socket of a server; an error names the address."""
@@ -257,17 +255,17 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
         raise UsageError(str(error)) from None
 
 
-def _priors(given: Sequence[str]) -> tuple[list[str], list[str]]:
+def _priors(priors: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the names of priors for all questions, at most one, and the files of priors."""
-    names = [each for each in given if each in ("auto", "options", "none")]
-    if "inputs" in given:
+    names = [each for each in priors if each in ("auto", "options", "none")]
+    if "inputs" in priors:
         raise UsageError(
             "--prior inputs needs a table: write a prior with eliza-ffi decide TABLE --prior "
             "inputs --save-prior FILE, and pass --prior FILE"
         )
     if len(names) > 1:
-        raise UsageError(f"--prior is given twice for all questions: {names[0]} and {names[1]}")
-    return names, [each for each in given if each not in names]
+        raise UsageError(f"--prior is priors twice for all questions: {names[0]} and {names[1]}")
+    return names, [each for each in priors if each not in names]
 
 
 def _sets(
@@ -348,7 +346,7 @@ def _keys(arguments: argparse.Namespace) -> tuple[str, ...]:
     return () if key is None else (key,)
 
 
-def url_of(listening: socket.socket) -> str:
+def _url_of(listening: socket.socket) -> str:
     """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -49,6 +49,8 @@ AS_OPTIONS = [
     *("--score", "How angry?", "--level", "calm", "--name", "anger", "--level", "cross"),
 ]
 
+TABLE = ("in.csv", "--column", "body", "--output", "out.csv", "--predicate", "x")
+
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDecider:
@@ -158,6 +160,11 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
         ),
         (["--predicate", "x", "--input", "y", "--orders", "0"], "--orders must be 1 or more"),
         (["--predicate", "x", "--input", "y", "--n-slots", "0"], "--n-slots must be 1 or more"),
+        ([*TABLE, "--ray", "local"], "--ray requires --workers"),
+        ([*TABLE, "--ray", "local", "--workers", "0"], "--ray requires --workers"),
+        ([*TABLE, "--workers", "2"], "--workers requires --ray"),
+        (["--predicate", "x", "--input", "y", "--ray", "local"], "--ray requires a TABLE"),
+        (["--predicate", "x", "--input", "y", "--workers", "2"], "--workers requires a TABLE"),
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
@@ -261,8 +268,8 @@ def test_a_missing_input_at_a_terminal_exits_with_2(
 
 
 def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: FakeDecider) -> None:
-    options = ["--answer-style", "letters", "--orders", "3", "--scoring", "mean", "--allowed-probability"]
-    options += ["--prompt-format", "plain", "--prior", "none"]
+    options = ["--answer-style", "letters", "--orders", "3", "--scoring", "mean"]
+    options += ["--allowed-probability", "--prompt-format", "plain", "--prior", "none"]
     given = ["--input", "x", "--min-probability", "0.4", "--think", "5"]
     eliza("decide", *AS_OPTIONS, *options, *given)
     assert model.asked == [
@@ -298,7 +305,8 @@ def test_a_calibration_is_read_and_rejects_another_rule(
     command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
     arguments = build_parser().parse_args(command)
     calibration = read_asking(arguments, arguments.calibration)["calibration"]
-    assert (calibration.rule, calibration.answer_style, calibration.orders) == ("mean", "letters", 2)
+    facts = (calibration.rule, calibration.answer_style, calibration.orders)
+    assert facts == ("mean", "letters", 2)
     message = eliza(*command, "--scoring", "constrained", code=1).err
     assert "the calibration is for another rule: expected 'mean', got 'constrained'" in message
     assert model.asked == []
@@ -310,8 +318,7 @@ def test_a_calibration_is_read_and_rejects_another_rule(
 def decision_of(*answers: tuple[Question, list[list[float]]], **more: Any) -> Decision:
     made = [
         collect(
-            question,
-            [answer_of(e, p, **more) for e, p in zip(expand(question), each, strict=True)],
+            question, [answer_of(e, p, **more) for e, p in zip(expand(question), each, strict=True)]
         )
         for question, each in answers
     ]
@@ -388,28 +395,34 @@ def test_lines_fit_the_terminal_for_any_option_text(width: int) -> None:
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def test_a_table_is_decided_and_summarized(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
-) -> None:
+@pytest.fixture
+def decide_table(eliza: Run, model: FakeDecider, tmp_path: Path, questions: str) -> Run:
+    """Return a function that decides the column body of a table in `tmp_path`."""
+
+    def run(table: str, output: str, *options: str, code: int = 0) -> Any:
+        command = ["decide", str(tmp_path / table), "--column", "body", "--questions", questions]
+        return eliza(*command, "--output", str(tmp_path / output), *options, code=code)
+
+    return run
+
+
+def test_a_table_is_decided_and_summarized(decide_table: Run, tmp_path: Path) -> None:
+    write_table(tmp_path)
+    out, err = decide_table("in.csv", "out.jsonl", "--min-confidence", "0.2")
     output = tmp_path / "out.jsonl"
-    command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
-    command += ["--output", str(output), "--min-confidence", "0.2"]
-    out, err = eliza(*command)
     rows = rows_of(output)
     assert [row["id"] for row in rows] == [str(i) for i in range(1, 13)]
     assert [row["row"] for row in rows if row["error"]] == [5, 10]
     facts = dict(line.split(None, 1) for line in out.splitlines() if "for review" not in line)
-    assert facts["rows"] == "12"
-    assert facts["errors"] == "2"
+    assert (facts["rows"], facts["errors"], facts["output"]) == ("12", "2", str(output))
     assert "rows/s" in facts
     review = sum(row["review"] is True for row in rows)
     assert f"for review  {review}" in out
     teams = [row["team"] for row in rows if not row["error"]]
     assert f"sales {teams.count('sales')}" in facts["team"]
-    assert facts["output"] == str(output)
     expected = "rows with errors: 2, the first: in.csv, line 6: column 'body' is empty"
     assert err == f"eliza-ffi: {expected}\n"
-    summary = eliza(*command, "--json").json
+    summary = decide_table("in.csv", "out.jsonl", "--min-confidence", "0.2", "--json").json
     assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
     assert summary["answers"]["team"]["sales"] == teams.count("sales")
 
@@ -492,79 +505,67 @@ def test_the_share_that_thinks_is_one_of_all_rows_of_a_resumed_table(
         assert sum(row["reasoning"] is not None for row in rows_of(output)) == n_thought
 
 
-def test_keep_selects_the_copied_columns(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
-) -> None:
-    table = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
+def test_keep_selects_the_copied_columns(decide_table: Run, tmp_path: Path) -> None:
+    write_table(tmp_path)
     for keep, kept in ((["--keep", "id"], ["id"]), (["--keep", "-"], []), ([], ["id", "body"])):
-        output = tmp_path / f"{len(kept)}.jsonl"
-        eliza(*table, "--output", str(output), *keep)
-        assert list(rows_of(output)[0])[: 2 + len(kept)] == ["row", *kept, "team"]
+        decide_table("in.csv", f"{len(kept)}.jsonl", *keep)
+        row = rows_of(tmp_path / f"{len(kept)}.jsonl")[0]
+        assert list(row)[: 2 + len(kept)] == ["row", *kept, "team"]
 
 
 def test_a_job_with_another_model_or_other_settings_is_rejected(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
+    decide_table: Run, tmp_path: Path
 ) -> None:
+    write_table(tmp_path)
+    command = ("in.csv", "out.csv")
     output = tmp_path / "out.csv"
-    command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
-    command += ["--output", str(output)]
-    eliza(*command, "--limit", "3")
+    decide_table(*command, "--limit", "3")
     before = output.read_bytes()
-    said = eliza(*command, "--answer-style", "letters", code=1).err
+    said = decide_table(*command, "--answer-style", "letters", code=1).err
     assert "started with different settings: answer style" in said
     (tmp_path / "model.gguf").write_bytes(b"GGUF another")
-    assert "started with different settings: model" in eliza(*command, code=1).err
+    assert "started with different settings: model" in decide_table(*command, code=1).err
     assert output.read_bytes() == before
-    eliza(*command, "--overwrite")
+    decide_table(*command, "--overwrite")
     assert len(output.read_bytes().splitlines()) == 13
 
 
-def test_a_table_without_answers_exits_with_1(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
-) -> None:
-    table = tmp_path / "in.csv"
-    table.write_text("body\ntoo long\ntoo long\n", encoding="utf-8")
-    output = tmp_path / "out.jsonl"
-    command = ["decide", str(table), "--column", "body", "--questions", questions]
-    out, err = eliza(*command, "--output", str(output), code=1)
-    assert [row["error"] for row in rows_of(output)] == [
-        "in.csv, line 2: it does not fit",
-        "in.csv, line 3: it does not fit",
-    ]
+def test_a_table_without_answers_exits_with_1(decide_table: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("body\ntoo long\ntoo long\n", encoding="utf-8")
+    out, err = decide_table("in.csv", "out.jsonl", code=1)
+    errors = [f"in.csv, line {line}: it does not fit" for line in (2, 3)]
+    assert [row["error"] for row in rows_of(tmp_path / "out.jsonl")] == errors
     assert "errors" in out
-    assert err == "eliza-ffi: rows with errors: 2, the first: in.csv, line 2: it does not fit\n"
+    assert err == f"eliza-ffi: rows with errors: 2, the first: {errors[0]}\n"
 
 
 def test_an_unclosed_quote_is_reported_although_the_command_succeeds(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
+    decide_table: Run, tmp_path: Path
 ) -> None:
-    table = tmp_path / "in.csv"
-    table.write_text('body\nfine\n"not closed\n' + "swallowed\n" * 1000, encoding="utf-8")
-    command = ["decide", str(table), "--column", "body", "--questions", questions]
-    message = eliza(*command, "--output", str(tmp_path / "out.csv")).err
+    text = 'body\nfine\n"not closed\n' + "swallowed\n" * 1000
+    (tmp_path / "in.csv").write_text(text, encoding="utf-8")
+    message = decide_table("in.csv", "out.csv").err
     assert message.startswith(
         "eliza-ffi: rows with errors: 1, the first: in.csv, lines 3 to 1003: "
     )
 
 
 def test_retry_errors_decides_rows_with_errors_again(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
+    decide_table: Run, model: FakeDecider, tmp_path: Path
 ) -> None:
-    table = tmp_path / "in.csv"
-    table.write_text("body\na\ntoo long\n\nb\ntoo long\n", encoding="utf-8")
-    command = ["decide", str(table), "--column", "body", "--questions", questions, "--json"]
-    again = [*command, "--output", str(tmp_path / "out.csv")]
-    assert eliza(*again).json["errors"] == 2
+    (tmp_path / "in.csv").write_text("body\na\ntoo long\n\nb\ntoo long\n", encoding="utf-8")
+    command = ("in.csv", "out.csv", "--json")
+    assert decide_table(*command).json["errors"] == 2
     model.has_room = True
-    assert eliza(*again).json["errors"] == 2
+    assert decide_table(*command).json["errors"] == 2
     model.asked.clear()
-    out, err = eliza(*again, "--retry-errors")
+    out, err = decide_table(*command, "--retry-errors")
     summary = json.loads(out)
     assert (summary["rows"], summary["new_rows"], summary["errors"], err) == (4, 2, 0, "")
     assert [given for given, _ in model.asked] == ["a test", "too long", "too long"]
-    eliza(*command, "--output", str(tmp_path / "whole.csv"))
+    decide_table("in.csv", "whole.csv")
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-    said = eliza(*again, "--retry-errors", "--overwrite", code=2).err
+    said = decide_table(*command, "--retry-errors", "--overwrite", code=2).err
     assert "--retry-errors cannot be combined with --overwrite" in said
 
 
@@ -580,35 +581,31 @@ def test_retry_errors_decides_rows_with_errors_again(
     ],
 )
 def test_a_failed_job_exits_with_1_and_leaves_no_output(
-    eliza: Run,
+    decide_table: Run,
     table: str,
     options: list[str],
     message: str,
-    model: FakeDecider,
     tmp_path: Path,
-    questions: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_table(tmp_path)
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    command = ["decide", table, "--column", "body", "--questions", questions]
-    out, err = eliza(*command, "--output", "out.csv", *options, code=1)
+    out, err = decide_table(table, "out.csv", *options, code=1)
     assert message in err
     assert (out, err.count("\n")) == ("", 1)
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_unusable_questions_stop_the_job_before_its_first_row(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str, monkeypatch: pytest.MonkeyPatch
+    decide_table: Run, model: FakeDecider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: object, **more: object) -> Decision:
         raise ElizaError("the tokenizer cannot spell the label")
 
     monkeypatch.setattr(model, "decide", refuse)
-    command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
-    said = eliza(*command, "--output", str(tmp_path / "out.csv"), code=1).err
-    assert "cannot spell the label" in said
+    write_table(tmp_path)
+    assert "cannot spell the label" in decide_table("in.csv", "out.csv", code=1).err
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -636,35 +633,6 @@ def wait_for_rows(process: subprocess.Popen[str], output: Path, n_rows: int) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_a_command_killed_three_times_writes_the_same_output(
-    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str, suffix: str
-) -> None:
-    table = write_table(tmp_path, 300)
-    output = tmp_path / f"out{suffix}"
-    n_rows = 0
-    for _ in range(3):
-        process = started(tmp_path, questions, output)
-        wait_for_rows(process, output, n_rows)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert n_decided(output) > n_rows
-        n_rows = n_decided(output)
-    process = started(tmp_path, questions, output)
-    out, err = process.communicate()
-    assert process.returncode == 0
-    assert err == (
-        "eliza-ffi: rows with errors: 60, the first: in.csv, line 6: column 'body' is empty\n"
-    )
-    assert " of them decided earlier" in out
-    whole = tmp_path / f"whole{suffix}"
-    command = ["decide", table, "--column", "body", "--questions", questions]
-    eliza(*command, "--output", str(whole))
-    assert output.read_bytes() == whole.read_bytes()
-
-
-@pytest.mark.slow
 def test_an_interrupt_exits_with_130_and_says_how_to_resume(
     model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
@@ -685,6 +653,7 @@ def test_an_interrupt_exits_with_130_and_says_how_to_resume(
     process = started(tmp_path, questions, output)
     out, err = process.communicate()
     assert process.returncode == 0
+    assert " of them decided earlier" in out
     assert [row["row"] for row in rows_of(output)] == list(range(1, 301))
 
 
@@ -769,16 +738,8 @@ def test_a_flag_has_the_same_meaning_in_every_command(flag: str) -> None:
 
 
 def test_every_command_that_opens_a_model_has_the_model_options() -> None:
-    shared = (
-        "--library",
-        "--n-ctx",
-        "--threads",
-        "--device",
-        "--batching",
-        "--flash-attn",
-        "--seed",
-    )
-    for flag in shared:
+    shared = ("--library", "--n-ctx", "--threads", "--device", "--batching", "--seed")
+    for flag in (*shared, "--flash-attn"):
         assert set(flags()[flag]) == set(flags()["--model"])
     assert {"decide", "evaluate", "calibrate", "serve", "choose"} <= set(flags()["--model"])
 

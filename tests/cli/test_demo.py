@@ -13,9 +13,15 @@ from rich.cells import cell_len
 
 from eliza_ffi import AsyncModel
 from eliza_ffi.cli import demo
-from eliza_ffi.cli.demo import DemoRow, decide, demo_table, summarize
-from eliza_ffi.cli.demo_cases import DemoCase, demo_cases
-from eliza_ffi.cli.demo_decisions import decision_cases
+from eliza_ffi.cli.demo import (
+    DemoCase,
+    DemoRow,
+    decide,
+    decision_cases,
+    demo_cases,
+    demo_table,
+    summarize,
+)
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model

@@ -308,8 +308,7 @@ LOADING = (
     ("statement", "name"),
     [
         (LOADING, "doctor"),
-        *((MODEL, name) for name in ("choose", "generate", "tokenize", "doctor", "demo")),
-        *((MODEL, name) for name in ("decide", "evaluate")),
+        *((MODEL, name) for name in PRINTING if "help" not in name and name != "version"),
         (
             "import eliza_ffi.decisions.learning.report as m; m.ask_examples = interrupted",
             "evaluate",
@@ -353,25 +352,12 @@ SHOWING: dict[str, list[str]] = {
     "decide a table": ["decide", *TABLE, *URGENT, "--output", "o.csv", "--overwrite"],
     "rank": [
         *("rank", "--prompt", "x", "--separator", " > ", "--max-passes", "0"),
-        *(
-            "--label",
-            f"销售 > {FAMILY}" * 9,
-            "--label",
-            "a > \U0001f389" * 20,
-            "--label",
-            "支持",
-        ),
+        *("--label", f"销售 > {FAMILY}" * 9, "--label", "a > \U0001f389" * 20, "--label", "支持"),
     ],
     "evaluate": ["evaluate", *TABLE, *URGENT, *ONE_THREAD],
     "calibrate": [
-        "calibrate",
-        *TABLE,
-        *URGENT,
-        "--output",
-        "c.json",
-        "--method",
-        "temperature",
-        *ONE_THREAD,
+        *("calibrate", *TABLE, *URGENT, "--output", "c.json"),
+        *("--method", "temperature", *ONE_THREAD),
     ],
     "help": ["--help"],
 }

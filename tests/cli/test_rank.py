@@ -110,21 +110,6 @@ def test_a_wrong_line_of_the_labels_file_is_named(
     assert message in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "no labels: give --label more than once, or --labels-file"),
-        (["--label", "a", "--label", ""], "--label number 2 is empty"),
-        (["--label", "a", "--label", "a"], "--label number 2 repeats a label: 'a' is also at"),
-        (["--label", "a", "--labels-file", "b"], "not allowed with argument"),
-        (["--label", "a", "-k", "0"], "-k: expected 1 or more, got 0"),
-        (["--label", "a", "--group-level", "1"], "--group-level requires --separator"),
-    ],
-)
-def test_a_wrong_rank_command_exits_with_2(eliza: Run, arguments: list[str], message: str) -> None:
-    assert message in eliza(*PROMPT, *arguments, code=2).err
-
-
 def test_choose_takes_the_most_probable_label_by_default(run: Run) -> None:
     labels = ["red red big", *(f"car {end}" for end in ("tree blue", "open green", "small now"))]
     labels += ["car red old", "car play dog", "car house dog", "now note dog", "now tree note"]
