@@ -1,27 +1,44 @@
-"""Find the file of a model: a local file, a cached file, or a download."""
+"""Find the file of a model: a local file, a cached file, or a download with huggingface_hub."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
-from ..errors import ModelError
-from .caches import cached_file, cached_models, model_files
-from .download import download
-from .names import SUFFIX, HubName, listed, read_name, select, stem_of
+from ..errors import ModelError, NotSupportedError
+from .caches import (
+    ambiguous_files,
+    cached_file,
+    cached_models,
+    cached_names,
+    hub_cache,
+    model_files,
+)
+from .names import (
+    SUFFIX,
+    HubName,
+    listed,
+    parts_of,
+    pick_file,
+    read_name,
+    select,
+    stem_of,
+)
 
 __all__ = ["check_exists", "find_model", "name_for_workers"]
+
+Progress = Callable[[str, float], None]
 
 MOST_NEAR = 3
 """How many similar models the message about a missing one lists."""
 
 
-def find_model(
-    name: str | os.PathLike[str], progress: Callable[[str, float], None] | None = None
-) -> str:
+def find_model(name: str | os.PathLike[str], progress: Progress | None = None) -> str:
     """Return the path of a model, which is downloaded if it is in no cache.
 
     A path that does not exist, and the folder of a bundle, are returned unchanged.
@@ -47,7 +64,7 @@ def find_model(
     read = read_name(name)
     if isinstance(read, HubName):
         cached = cached_file(read)
-        return download(read, progress) if cached is None else str(cached)
+        return _download(read, progress) if cached is None else str(cached)
     folder = Path(read)
     if not folder.is_dir() or (folder / "text").is_dir():
         return read
@@ -87,3 +104,83 @@ def name_for_workers(name: str | os.PathLike[str]) -> str:
     """Return a name that other processes can use: an absolute path, or a name in a repository."""
     read = read_name(name)
     return os.fspath(name) if isinstance(read, HubName) else str(Path(read).absolute())
+
+
+def _download(name: HubName, progress: Progress | None) -> str:
+    """Download the file that a name selects, with all of its parts; return its path."""
+    try:
+        from huggingface_hub import HfApi
+    except ImportError:
+        raise NotSupportedError(
+            f"{_absent(name)}; to download it: pip install 'eliza-ffi[hub]'"
+        ) from None
+    # huggingface_hub reads HF_ENDPOINT and HF_HUB_CACHE only when it is imported. This function
+    # reads them at each call.
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT", "").rstrip("/") or None)
+    with _explained(name):
+        parts = parts_of(pick_file(name, api.list_repo_files(name.repo)))
+        paths = []
+        for done, part in enumerate(parts):
+            bar = None if progress is None else _bar_class(progress, done, len(parts))
+            path = api.hf_hub_download(name.repo, part, cache_dir=hub_cache(), tqdm_class=bar)
+            paths.append(Path(path))
+    first, *others = paths
+    if any(other.parent != first.parent for other in others):
+        raise ModelError(f"{name} was changed during the download: open it again")
+    return str(first)
+
+
+@contextmanager
+def _explained(name: HubName) -> Iterator[None]:
+    """Convert the errors of huggingface_hub, and of the HTTP client below it."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except ModelError:
+        raise
+    except errors.OfflineModeIsEnabled as error:
+        raise ModelError(f"{_absent(name)}; to download it, unset HF_HUB_OFFLINE") from error
+    except errors.GatedRepoError as error:
+        raise ModelError(
+            f"{name.repo} is gated: accept its conditions on its page at Hugging Face, and set "
+            "HF_TOKEN to your access token"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise ModelError(
+            f"{name} is neither a local file nor a repository on Hugging Face; if the repository "
+            "is private, set HF_TOKEN to your access token"
+        ) from error
+    except Exception as error:  # the HTTP client and its error classes depend on the version
+        raise ModelError(f"cannot download {name}: {error}") from error
+
+
+def _absent(name: HubName) -> str:
+    cached = cached_names(name.repo)
+    there = f", which have {listed(cached)} of this repository" if cached else ""
+    absent = f"{name} is neither a local file nor a model in the caches{there}"
+    if unclear := ambiguous_files(name.repo):
+        absent += (
+            f"; {listed([str(path) for path in unclear])} can belong to this repository or to "
+            "another one: to open it, pass its path"
+        )
+    return absent
+
+
+def _bar_class(progress: Progress, done: int, parts: int) -> type[Any]:
+    """Return a progress bar that calls `progress` and draws nothing.
+
+    `done` of `parts` files are already downloaded.
+    """
+    from huggingface_hub.utils import tqdm
+
+    class Bar(tqdm):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **{**settings, "disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            self.n += n or 0
+            if self.total:
+                progress("download", (done + min(self.n / self.total, 1.0)) / parts)
+
+    return Bar

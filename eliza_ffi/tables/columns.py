@@ -88,22 +88,19 @@ class OutputColumns:
         self.questions = {name_of(each.name, i): each for i, each in enumerate(questions)}
         added = [(ROW, "int")]
         for name, question in self.questions.items():
-            added.append((name, _answer_type(question)))
-            if not isinstance(question, MultiLabel):
-                added.append((f"{name}_probability", "float"))
-            if isinstance(question, Score):
-                added.append((f"{name}_label", "text"))
-            added.append((f"{name}_confidence", "float"))
-            if allowed_probability and not isinstance(question, MultiLabel):
-                added.append((f"{name}_allowed_probability", "float"))
-            if certified:
-                added.append((f"{name}_certified", "bool"))
-            if certified and not isinstance(question, MultiLabel):
-                added.append((f"{name}_set", "text"))
-            if probabilities:
-                added.append((f"{name}_probabilities", "text"))
-            if top is not None and isinstance(question, Choice):
-                added.append((f"{name}_top", "text"))
+            has_one = not isinstance(question, MultiLabel)
+            parts = (
+                ("", _answer_type(question), True),
+                ("_probability", "float", has_one),
+                ("_label", "text", isinstance(question, Score)),
+                ("_confidence", "float", True),
+                ("_allowed_probability", "float", has_one and allowed_probability),
+                ("_certified", "bool", certified),
+                ("_set", "text", has_one and certified),
+                ("_probabilities", "text", probabilities),
+                ("_top", "text", top is not None and isinstance(question, Choice)),
+            )
+            added += [(f"{name}{part}", kind) for part, kind, is_wanted in parts if is_wanted]
         if reasoning:
             added.append((REASONING, "text"))
         if min_confidence is not None:

@@ -1,15 +1,21 @@
-"""Recognize the format of a table by its file name, and open the table."""
+"""Open tables, and write outputs, in the format that the file name tells."""
 
 from __future__ import annotations
 
+import csv
+import os
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from ..errors import InvalidArgumentError
-from .parquet import ParquetTable
-from .rows import InputTable
+from .columns import OutputColumns, cell_text
+from .parquet import ParquetTable, write_parquet
+from .rows import InputTable, json_bytes
 from .text_tables import CsvTable, JsonlTable
 
-__all__ = ["FORMATS", "format_of", "open_table"]
+__all__ = ["FORMATS", "format_of", "open_table", "write_csv", "write_jsonl", "write_output"]
 
 FORMATS = {
     ".csv": "csv",
@@ -60,3 +66,67 @@ def open_table(path: Path, delimiter: str | None = None) -> InputTable:
     if kind == "parquet":
         return ParquetTable(path)
     return CsvTable(path, delimiter or ("\t" if kind == "tsv" else ","))
+
+
+def write_output(
+    path: Path,
+    kind: str,
+    rows: Iterable[Mapping[str, Any]],
+    columns: OutputColumns,
+    table: InputTable,
+) -> None:
+    """Write a file and flush it to the disk.
+
+    Parameters
+    ----------
+    kind
+        The format of the file: a value of :data:`FORMATS`.
+    rows
+        The rows of the output, one for each row of the table or only for its first rows. They are
+        iterated up to twice.
+    table
+        The input table. From Parquet to Parquet, kept columns are copied with their types.
+    """
+    with path.open("wb") as file:
+        if kind == "parquet":
+            write_parquet(file, rows, columns, table)
+        elif kind == "jsonl":
+            write_jsonl(file, rows)
+        else:
+            write_csv(file, rows, columns.names, "\t" if kind == "tsv" else ",")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_jsonl(file: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write the rows as lines of JSON."""
+    for cells in rows:
+        file.write(json_bytes(cells) + b"\n")
+
+
+def write_csv(
+    file: BinaryIO, rows: Iterable[Mapping[str, Any]], names: tuple[str, ...], delimiter: str
+) -> None:
+    """Write a header and the rows. Lists and mappings are written as JSON."""
+    # The writer quotes a field if it contains a character of the line terminator. With "\r\n", it
+    # quotes fields with either character.
+    writer = csv.writer(_NewlineEnds(file), delimiter=delimiter, lineterminator="\r\n")
+    writer.writerow(map(_without_nul, names))
+    for cells in rows:
+        writer.writerow([_without_nul(cell_text(cells[name])) for name in names])
+
+
+class _NewlineEnds:
+    """A file that writes lines with a newline instead of ``\\r\\n`` at the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, line: str) -> None:
+        text = line.removesuffix("\r\n") + "\n"
+        self._file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def _without_nul(field: str) -> str:
+    """Escape NUL characters before Python 3.11, whose csv module does not support them."""
+    return field.replace("\0", "\\x00") if sys.version_info < (3, 11) else field

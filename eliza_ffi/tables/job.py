@@ -20,12 +20,10 @@ from ..decisions.wire import question_to
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from ..session.batches import RunJob, run_in_order
 from .columns import AnswerCounts, OutputColumns
-from .file_formats import format_of
-from .files import content_hash, replace_file
-from .output import write_output
+from .file_formats import format_of, write_output
 from .parquet import load_pyarrow
 from .rows import InputTable, TableRow, check_column, is_unicode, json_value
-from .store import JobStore
+from .store import JobStore, content_hash, replace_file
 
 __all__ = [
     "DecidedRow",
@@ -126,8 +124,8 @@ class TableJob:
         Everything that affects the answers, except the table and the questions, as JSON: a
         fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
         the same settings.
-    allowed_probability, certified, top, reasoning, min_confidence
-        See :class:`OutputColumns`.
+    **columns
+        More arguments of :class:`OutputColumns`.
 
     Raises
     ------
@@ -145,11 +143,7 @@ class TableJob:
         *,
         keep: Sequence[str] | None = None,
         settings: Mapping[str, Any],
-        allowed_probability: bool = False,
-        certified: bool = False,
-        top: int | None = None,
-        reasoning: bool = False,
-        min_confidence: float | None = None,
+        **columns: Any,
     ) -> None:
         for name in (column, *(keep or ())):
             check_column(table, name)
@@ -164,20 +158,13 @@ class TableJob:
         self.output = output.resolve() if output.is_symlink() else output
         kept = list(dict.fromkeys(table.all_columns() if keep is None else keep))
         self.columns = OutputColumns(
-            questions,
-            kept,
-            probabilities=self._format == "jsonl",
-            allowed_probability=allowed_probability,
-            certified=certified,
-            top=top,
-            reasoning=reasoning,
-            min_confidence=min_confidence,
+            questions, kept, probabilities=self._format == "jsonl", **columns
         )
         self._description = {
             "column": column,
             "keep": kept,
-            "min_confidence": min_confidence,
-            "top": top,
+            "min_confidence": columns.get("min_confidence"),
+            "top": columns.get("top"),
             "output": self._format,
             "questions": [question_to(question) for question in questions],
             **settings,
@@ -235,39 +222,26 @@ class TableJob:
                 prior = with_prior(stored)
                 if stored is None:
                     store.keep_prior(prior)
-            n_again = 0
+            n_new = 0
             if retry_errors:
-                n_again = self._retry(store, description, decide_all, limit, progress)
+                n_new = self._retry(store, description, decide_all, limit, progress)
             for cells in store:
                 counts.add(cells)
             if resume is not None:
                 resume(counts)
-            n_before = store.n_rows
-            left = None if limit is None else max(limit - n_before, 0)
-            steps = _Progress(store, progress)
-            with (
-                closing(self._rows_after(n_before)) as rows,
-                closing(self._decided(decide_all, islice(rows, left))) as decided_rows,
-            ):
-                for row, cells in decided_rows:
-                    store.append(cells)
-                    counts.add(cells)
-                    steps.report(row)
+
+            def append(cells: dict[str, Any]) -> None:
+                store.append(cells)
+                counts.add(cells)
+
+            left = None if limit is None else max(limit - store.n_rows, 0)
+            with closing(self._rows_after(store.n_rows)) as rows:
+                n_new += self._decide(store, islice(rows, left), decide_all, append, progress)
                 is_whole = next(rows, None) is None
             self._check_input(description, store.invalidate)
             if not store.is_written():
                 self._write(store, description)
-            n_new = n_again + store.n_rows - n_before
         return TableResult(counts, n_new, time.monotonic() - begin, is_whole)
-
-    def _decided(
-        self, decide_all: DecideAll, rows: Iterable[TableRow]
-    ) -> Generator[tuple[TableRow, dict[str, Any]], None, None]:
-        """Yield the decided rows with their output cells."""
-        with closing(decide_all(rows)) as decided_rows:
-            for decided in decided_rows:
-                cells = self.columns.cells(decided.row, decided.decision, decided.error)
-                yield decided.row, cells
 
     def _rows_after(self, n: int) -> Generator[TableRow, None, None]:
         """Read the rows of the table after the first n, with the required columns."""
@@ -275,6 +249,27 @@ class TableJob:
         if not self._copies_kept:
             wanted.update(self.columns.kept.values())
         return self.table.rows(n, wanted)
+
+    def _decide(
+        self,
+        store: JobStore,
+        rows: Iterable[TableRow],
+        decide_all: DecideAll,
+        add: Callable[[dict[str, Any]], Any],
+        progress: Callable[[TableStep], Any] | None,
+    ) -> int:
+        """Decide rows, pass their output cells to `add`, and return their number."""
+        is_empty = store.n_rows == 0
+        n, done_before = 0, 0.0
+        with closing(decide_all(rows)) as decided_rows:
+            for n, decided in enumerate(decided_rows, 1):
+                row = decided.row
+                add(self.columns.cells(row, decided.decision, decided.error))
+                if n == 1 and not is_empty:
+                    done_before = row.done
+                if progress is not None:
+                    progress(TableStep(store.n_rows, n, row.done, done_before))
+        return n
 
     def _retry(
         self,
@@ -288,19 +283,15 @@ class TableJob:
 
         The output does not change until all of these rows are decided.
         """
-        numbers = store.failed(limit)
-        if not numbers:
-            store.replace_retried()  # a killed run may have left finished retries
-            return 0
-        steps = _Progress(store, progress)
-        rows = (row for row in self._rows_after(min(numbers) - 1) if row.number in numbers)
-        with closing(rows), closing(self._decided(decide_all, rows)) as decided_rows:
-            for row, cells in decided_rows:
-                store.add_retried(cells)
-                steps.report(row)
-        self._check_input(description, store.forget_retried)
+        n_decided = 0
+        # A killed run may have left finished retries, even if no row has an error now.
+        if numbers := store.failed(limit):
+            with closing(self._rows_after(min(numbers) - 1)) as rows:
+                failed = (row for row in rows if row.number in numbers)
+                n_decided = self._decide(store, failed, decide_all, store.add_retried, progress)
+            self._check_input(description, store.forget_retried)
         store.replace_retried()
-        return steps.n_reported
+        return n_decided
 
     def _write(self, store: JobStore, description: Mapping[str, Any]) -> None:
         """Write the output to a temporary file, and move it into place."""
@@ -375,11 +366,11 @@ def inputs_of(table: InputTable, column: str, most: int) -> list[Any]:
     step, n = 1, 0
     for row in table.rows(columns={column}):
         try:
-            given = input_of(row, column)
+            input = input_of(row, column)
         except InvalidArgumentError:  # the job will report it
             continue
         if n % step == 0:
-            kept.append(given)
+            kept.append(input)
         n += 1
         if len(kept) == 2 * most:
             kept, step = kept[::2], 2 * step
@@ -399,13 +390,13 @@ def input_of(row: TableRow, column: str) -> Any:
     value = row.fields.get(column)
     if value is None:
         raise InvalidArgumentError(f"no value in column {column!r}")
-    given = value if isinstance(value, str) else json_value(value)
-    text = input_text(given)
+    input = value if isinstance(value, str) else json_value(value)
+    text = input_text(input)
     if not text.strip():
         raise InvalidArgumentError(f"column {column!r} is empty")
     if not is_unicode(text):
         raise InvalidArgumentError(f"column {column!r} is not UTF-8")
-    return given
+    return input
 
 
 def _decide_row(decide: Decide, row: TableRow, column: str) -> DecidedRow:
@@ -415,29 +406,3 @@ def _decide_row(decide: Decide, row: TableRow, column: str) -> DecidedRow:
         if not is_of_row(error):
             raise
         return DecidedRow.failed(row, error)
-
-
-class _Progress:
-    """Reports the progress of a run.
-
-    Attributes
-    ----------
-    n_reported : int
-        Rows that this run decided.
-    """
-
-    def __init__(self, store: JobStore, progress: Callable[[TableStep], Any] | None) -> None:
-        self.n_reported = 0
-        self._store = store
-        self._progress = progress
-        self._started_empty = store.n_rows == 0
-        self._done_before: float | None = None
-
-    def report(self, row: TableRow) -> None:
-        """Report a row that was decided and stored."""
-        self.n_reported += 1
-        if self._progress is None:
-            return
-        if self._done_before is None:
-            self._done_before = 0.0 if self._started_empty else row.done
-        self._progress(TableStep(self._store.n_rows, self.n_reported, row.done, self._done_before))

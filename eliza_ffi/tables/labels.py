@@ -66,12 +66,12 @@ class LabelledRows:
         wanted = {self.column, *self.labels.values()}
         for row in islice(self.table.rows(columns=wanted), self.limit):
             try:
-                given = input_of(row, self.column)
+                input = input_of(row, self.column)
             except InvalidArgumentError as error:
                 self.left_out.append(f"{row.place}: {error}")
                 continue
             self.places.append(row.place)
-            yield given, self._answers(row)
+            yield input, self._answers(row)
 
     def leave_out(self, example: int, why: str) -> None:
         """Add an example to :attr:`left_out`. Pass this method to `evaluate` as ``on_skip``."""
@@ -79,8 +79,8 @@ class LabelledRows:
 
     def _answers(self, row: TableRow) -> dict[str, Any]:
         answers: dict[str, Any] = {}
-        for place, question in enumerate(self.questions):
-            name = name_of(question.name, place)
+        for index, question in enumerate(self.questions):
+            name = name_of(question.name, index)
             try:
                 answer = right_answer(question, row.fields.get(self.labels[name]))
             except InvalidArgumentError as error:
@@ -104,7 +104,7 @@ def label_columns(
     InvalidArgumentError
         If a question has no column, or `named` contains an unknown question.
     """
-    names = [name_of(question.name, place) for place, question in enumerate(questions)]
+    names = [name_of(question.name, index) for index, question in enumerate(questions)]
     for name in named:
         if name not in names:
             raise InvalidArgumentError(

@@ -11,13 +11,7 @@ from ..errors import InvalidArgumentError, NotSupportedError
 from .columns import OutputColumns, cell_text
 from .rows import InputTable, TableRow, check_unchanged
 
-__all__ = [
-    "ParquetTable",
-    "arrow_array",
-    "arrow_type",
-    "load_pyarrow",
-    "write_parquet",
-]
+__all__ = ["ParquetTable", "arrow_array", "arrow_type", "load_pyarrow", "write_parquet"]
 
 ROWS_AT_ONCE = 1024
 """The number of rows to hold in memory at a time, and the size of an output's row groups."""
@@ -106,19 +100,19 @@ class ParquetTable:
         """Return the rows of a batch, each with an error if Python cannot represent a value."""
         try:
             read = batch
-            for place, name in enumerate(batch.schema.names):
-                column = _in_microseconds(self._arrow, batch.column(place))
-                read = read.set_column(place, name, column)
+            for index, name in enumerate(batch.schema.names):
+                column = _in_microseconds(self._arrow, batch.column(index))
+                read = read.set_column(index, name, column)
             return [(fields, None) for fields in read.to_pylist()]
         except self._cell_errors:
-            return [self._values_of_row(batch, place) for place in range(len(batch))]
+            return [self._values_of_row(batch, index) for index in range(len(batch))]
 
-    def _values_of_row(self, batch: Any, place: int) -> tuple[dict[str, Any], str | None]:
+    def _values_of_row(self, batch: Any, index: int) -> tuple[dict[str, Any], str | None]:
         fields: dict[str, Any] = {}
         error = None
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             try:
-                fields[name] = self._value(column.slice(place, 1))
+                fields[name] = self._value(column.slice(index, 1))
             except self._cell_errors as found:
                 error = error or f"column {name!r} cannot be read: {found}"
         return fields, error
@@ -193,7 +187,7 @@ def _microsecond_type(pa: Any, kind: Any) -> Any:
 def write_parquet(
     file: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: OutputColumns, table: InputTable
 ) -> None:
-    """Write the rows of an output; see :func:`~eliza_ffi.tables.output.write_output`."""
+    """Write the rows of an output; see :func:`~eliza_ffi.tables.file_formats.write_output`."""
     pa = load_pyarrow()
     converted = {name: arrow_type(pa, kind) for name, kind in columns.types.items()}
     copied: dict[str, Any] = {}

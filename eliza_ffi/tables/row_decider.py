@@ -86,17 +86,17 @@ class RowDecider:
         """Let the rows that are decided count for the share of rows that may think."""
         self._settings.budget.add(counts.rows, counts.reasoned)
 
-    def decide(self, given: Any) -> Decision:
+    def decide(self, input: Any) -> Decision:
         """Answer the questions about the input of a row. Several threads may call this."""
         settings = self._doubts.settings_of(next(self._numbers), self._settings)
-        decision: Decision = self._doubts.seen(self._job(given, settings).run())
+        decision: Decision = self._doubts.seen(self._job(input, settings).run())
         if self._recent is not None:
             self._recent.add(decision)
         return decision
 
-    def job(self, given: Any) -> Task[Decision]:
+    def job(self, input: Any) -> Task[Decision]:
         """Return the job that answers the questions about the input of a row."""
-        return self._job(given, self._settings)
+        return self._job(input, self._settings)
 
     def reasons_to_doubt(self) -> list[str]:
         """Return what suggests that the prompt does not work."""
@@ -108,8 +108,8 @@ class RowDecider:
 
     def _use(self, settings: Mapping[str, Any]) -> None:
         session = self._model.session
-        given: Any = dict(settings)
-        checked = with_input_prior(self._model, self._questions, None, given)
+        own: Any = dict(settings)
+        checked = with_input_prior(self._model, self._questions, None, own)
         self._settings: Settings = settings_for(
             session, self._questions, checked, inputs=self._sample
         )
@@ -117,5 +117,5 @@ class RowDecider:
         calibration = self._settings.calibration
         self._recent = None if calibration is None else RecentAnswers(calibration, keeps_all=True)
 
-    def _job(self, given: Any, settings: Settings) -> Task[Decision]:
-        return decision_task(self._model.session, as_one_input(given), self._questions, settings)
+    def _job(self, input: Any, settings: Settings) -> Task[Decision]:
+        return decision_task(self._model.session, as_one_input(input), self._questions, settings)

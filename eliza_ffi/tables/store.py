@@ -9,21 +9,22 @@ needs no shared memory, and works on network file systems that support file lock
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import ElizaError, InvalidArgumentError
 from .columns import ERROR, ROW
-from .files import content_hash
 from .rows import json_bytes
 
-__all__ = ["JobStore"]
+__all__ = ["JobStore", "content_hash", "replace_file"]
 
 SYNC_SECONDS = 2.0
 """Interval at which the rows are flushed to the disk."""
@@ -114,14 +115,12 @@ class JobStore:
 
     def prior(self) -> str | None:
         """Return the prior that :meth:`keep_prior` stored; None if there is none."""
-        with self._named_errors():
-            found = self._database.execute("SELECT text FROM priors").fetchone()
+        found = self._execute("SELECT text FROM priors").fetchone()
         return None if found is None else str(found[0])
 
     def keep_prior(self, text: str) -> None:
         """Store the prior of the job, for runs that resume it."""
-        with self._named_errors():
-            self._database.execute("INSERT INTO priors VALUES (?)", [text])
+        self._execute("INSERT INTO priors VALUES (?)", [text])
 
     def append(self, cells: Mapping[str, Any]) -> None:
         """Append a row."""
@@ -152,21 +151,17 @@ class JobStore:
 
     def forget_retried(self) -> None:
         """Delete the rows that were decided again."""
-        with self._named_errors():
-            self._database.execute("DELETE FROM retried")
+        self._execute("DELETE FROM retried")
 
     def invalidate(self) -> None:
         """Change the description of the job, so that no run resumes with these rows."""
-        with self._named_errors():
-            description = json.dumps({**self._description, "input": None})
-            self._database.execute("UPDATE job SET description = ?", [description])
+        description = json.dumps({**self._description, "input": None})
+        self._execute("UPDATE job SET description = ?", [description])
 
     def note_output(self, part: Path) -> None:
         """Record the hash of a file with all rows, before the file replaces the output."""
-        with self._named_errors():
-            self._database.execute(
-                "INSERT OR REPLACE INTO outputs VALUES (?, ?)", [content_hash(part), self.n_rows]
-            )
+        values = [content_hash(part), self.n_rows]
+        self._execute("INSERT OR REPLACE INTO outputs VALUES (?, ?)", values)
 
     def is_written(self) -> bool:
         """Return whether the output exists and has all rows in their current state."""
@@ -246,8 +241,8 @@ class JobStore:
         """Raise InvalidArgumentError if the rows belong to another job."""
         (text,) = self._database.execute("SELECT description FROM job").fetchone()
         stored = json.loads(text)
-        given = json.loads(json.dumps(self._description))
-        other = [name for name in {*given, *stored} if stored.get(name) != given.get(name)]
+        ours = json.loads(json.dumps(self._description))
+        other = [name for name in {*ours, *stored} if stored.get(name) != ours.get(name)]
         if other:
             listed = ", ".join(name.replace("_", " ") for name in sorted(other))
             raise InvalidArgumentError(
@@ -263,15 +258,15 @@ class JobStore:
         return found
 
     def _insert(self, table: str, cells: Mapping[str, Any]) -> None:
-        text = json_bytes(cells).decode()
+        values = [cells[ROW], cells[ERROR] is not None, json_bytes(cells).decode()]
+        self._execute(f"INSERT INTO {table} VALUES (?, ?, ?)", values)
+        if time.monotonic() - self._synced >= SYNC_SECONDS:
+            self._execute("PRAGMA wal_checkpoint")
+            self._synced = time.monotonic()
+
+    def _execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         with self._named_errors():
-            self._database.execute(
-                f"INSERT INTO {table} VALUES (?, ?, ?)",
-                [cells[ROW], cells[ERROR] is not None, text],
-            )
-            if time.monotonic() - self._synced >= SYNC_SECONDS:
-                self._database.execute("PRAGMA wal_checkpoint")
-                self._synced = time.monotonic()
+            return self._database.execute(statement, values)
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -299,3 +294,23 @@ def _drop_tables(database: sqlite3.Connection) -> None:
 def _is_damage(error: sqlite3.Error) -> bool:
     """Return whether a file is not an intact database; a full disk, for example, is no damage."""
     return type(error) is sqlite3.DatabaseError
+
+
+def content_hash(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(2**20):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def replace_file(part: Path, path: Path) -> None:
+    """Move the finished file `part` to `path`, replacing a file there atomically."""
+    part.replace(path)
+    with suppress(OSError):  # not every file system can flush a folder to the disk
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
