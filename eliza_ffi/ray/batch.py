@@ -17,6 +17,7 @@ __all__ = [
     "check_columns",
     "or_error",
     "or_raised",
+    "raise_error",
     "read_json",
     "with_cells",
     "with_columns",
@@ -86,6 +87,13 @@ def or_error(call: Any, *arguments: Any) -> Any:
         return call(*arguments)
     except InvalidArgumentError as error:
         return error
+
+
+def raise_error(found: Any) -> Any:
+    """Return a result; raise an exception that :func:`or_error` returned."""
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def or_raised(found: Any) -> Any:

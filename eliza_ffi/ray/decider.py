@@ -22,7 +22,7 @@ from ..session.batches import run_many
 from ..session.task import Task
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
 from ..tables.job import input_of
-from ..tables.parquet import load_pyarrow
+from ..tables.parquet import arrow_type, load_pyarrow
 from ..tables.row_decider import RowDecider
 from ..tables.rows import TableRow, json_value
 from .batch import (
@@ -30,6 +30,7 @@ from .batch import (
     cells_of,
     or_error,
     or_raised,
+    raise_error,
     read_json,
     with_cells,
     with_columns,
@@ -45,6 +46,17 @@ Outcome = Decision | Exception
 """A decision, or the error of a single row."""
 
 ANSWERS = "answers"
+
+ANSWER_TYPES = {
+    "name": "text",
+    "answer": "text",
+    "probability": "float",
+    "label": "text",
+    "confidence": "float",
+    "allowed_probability": "float",
+    "probabilities": "text",
+}
+"""The fields of the column ``answers`` with their types, which are those of `OutputColumns`."""
 
 
 class DeciderActor:
@@ -170,9 +182,9 @@ class DeciderActor:
         ElizaError
             If a failure does not concern a single input.
         """
-        good = [each for each in inputs if not isinstance(each, Exception)]
-        found = iter(_run_each(good, self._rows.job, self._rows.at_once))
-        return [each if isinstance(each, Exception) else or_raised(next(found)) for each in inputs]
+        return _run_each(
+            inputs, lambda input: self._rows.job(raise_error(input)), self._rows.at_once
+        )
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with the added columns, as a ``pyarrow.Table``."""
@@ -198,7 +210,8 @@ class DeciderActor:
             for each in decide_each(self._model, inputs, questions, self._given)
         ]
         pa = load_pyarrow()
-        answers = pa.array([_listed(decision) for decision, _ in asked], _answers_type(pa))
+        fields = pa.struct([(name, arrow_type(pa, kind)) for name, kind in ANSWER_TYPES.items()])
+        answers = pa.array([_listed(decision) for decision, _ in asked], pa.list_(fields))
         errors = pa.array([error for _, error in asked], pa.string())
         return with_columns(table, {ANSWERS: answers, ERROR: errors})
 
@@ -213,30 +226,22 @@ def decide_each(
     """
 
     def start(row: tuple[Any, Any]) -> Task[Decision]:
-        for each in row:
-            if isinstance(each, Exception):
-                raise each
-        given, own = row
+        input, own = map(raise_error, row)
         checked = settings_for(model.session, own, settings)
-        return decision_task(model.session, given, own, checked)
+        return decision_task(model.session, input, own, checked)
 
     pairs = zip(inputs, questions, strict=True)
-    found = _run_each(pairs, start, inputs_at_once(model.session, settings.get("think", 0), None))
-    return [or_raised(each) for each in found]
+    return _run_each(pairs, start, inputs_at_once(model.session, settings.get("think", 0), None))
 
 
 def _run_each(
     items: Iterable[Any], start: Callable[[Any], Task[Decision]], at_once: int
 ) -> list[Any]:
-    """Run the jobs of all items, and return their results or exceptions."""
-    return run_many(
-        items,
-        start,
-        at_once=at_once,
-        total=None,
-        progress=None,
-        return_exceptions=True,
+    """Run the jobs of all items; return their results, or the errors of single items."""
+    found = run_many(
+        items, start, at_once=at_once, total=None, progress=None, return_exceptions=True
     )
+    return [or_raised(each) for each in found]
 
 
 def _input_in(cell: Any, column: str) -> Any:
@@ -248,8 +253,8 @@ def _questions_in(cell: Any) -> tuple[Question, ...]:
     """Return the questions in a cell: JSON, or lists and structs."""
     if cell is None:
         raise InvalidArgumentError("no questions")
-    given = json_value(read_json(cell, "questions"))
-    return as_questions(given if isinstance(cell, str) else _without_none(given))
+    questions = json_value(read_json(cell, "questions"))
+    return as_questions(questions if isinstance(cell, str) else _without_none(questions))
 
 
 def _without_none(value: Any) -> Any:
@@ -268,35 +273,11 @@ def _listed(decision: Decision | None) -> list[dict[str, Any]] | None:
     if decision is None:
         return None
     found = []
-    for place, answer in enumerate(decision.answers):
+    for index, answer in enumerate(decision.answers):
         parts = answer_parts(answer)
-        value = parts[""]
-        found.append(
-            {
-                "name": name_of(answer.name, place),
-                "answer": None if value is None else cell_text(value),
-                "probability": parts.get("_probability"),
-                "label": parts.get("_label"),
-                "confidence": parts["_confidence"],
-                "allowed_probability": parts.get("_allowed_probability"),
-                "probabilities": json.dumps(parts["_probabilities"], ensure_ascii=False),
-            }
-        )
+        cells = {name: parts.get(f"_{name}") for name in ANSWER_TYPES}
+        cells["name"] = name_of(answer.name, index)
+        cells["answer"] = None if parts[""] is None else cell_text(parts[""])
+        cells["probabilities"] = json.dumps(parts["_probabilities"], ensure_ascii=False)
+        found.append(cells)
     return found
-
-
-def _answers_type(pa: Any) -> Any:
-    text, number = pa.string(), pa.float64()
-    return pa.list_(
-        pa.struct(
-            {
-                "name": text,
-                "answer": text,
-                "probability": number,
-                "label": text,
-                "confidence": number,
-                "allowed_probability": number,
-                "probabilities": text,
-            }.items()
-        )
-    )

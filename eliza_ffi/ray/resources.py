@@ -39,10 +39,10 @@ def actor_resources() -> dict[str, int]:
     ray = load_ray()
     if not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
         return {}
-    given = ray.get_runtime_context().get_assigned_resources()
+    assigned = ray.get_runtime_context().get_assigned_resources()
     return {
-        "n_threads": max(int(given.get("CPU", 0.0)), 1),
-        "n_gpu_layers": -1 if given.get("GPU") else 0,
+        "n_threads": max(int(assigned.get("CPU", 0.0)), 1),
+        "n_gpu_layers": -1 if assigned.get("GPU") else 0,
     }
 
 

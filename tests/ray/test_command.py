@@ -1,4 +1,4 @@
-"""``decide --ray``: its output, the arguments for the workers, and wrong command lines."""
+"""``decide --ray``: its output, and the arguments for the workers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from eliza_ffi.ray import decider as decider_module
 pytestmark = pytest.mark.slow
 
 QUESTION = ("--ask", "Which?", "--choice", "a", "--choice", "b", "--name", "which")
-
-TABLE = ("in.csv", "--column", "body", "--output", "out.csv")
 
 
 @pytest.fixture
@@ -87,26 +85,3 @@ def test_model_options_are_passed_to_the_workers(
     }
     assert all(asked["orders"] == 2 and asked["allowed_probability"] for _, asked in model.asked)
     assert (ray.asked_for[0]["num_cpus"], ray.asked_for[0]["num_gpus"]) == (3, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([*TABLE, "--ray", "local"], "--ray requires --workers"),
-        ([*TABLE, "--ray", "local", "--workers", "0"], "--ray requires --workers"),
-        ([*TABLE, "--workers", "2"], "--workers requires --ray"),
-        (["--input", "x", "--ray", "local"], "--ray requires a TABLE"),
-        (["--input", "x", "--workers", "2"], "--workers requires a TABLE"),
-    ],
-)
-def test_a_wrong_command_line_exits_with_code_2(
-    options: list[str],
-    message: str,
-    opened: list[tuple[Any, Any, FakeDecider]],
-    table: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(table.parent)
-    assert cli.main(["decide", *options, *QUESTION]) == 2
-    assert message in capsys.readouterr().err

@@ -217,14 +217,6 @@ def test_wrong_model_options_are_rejected_by_name(library: object) -> None:
         DeciderActor("body", QUESTIONS, model_options=[1])  # type: ignore[arg-type]
 
 
-def test_a_list_of_strings_in_a_cell_is_a_single_input(library: object) -> None:
-    question = json.dumps({"type": "predicate", "name": "late", "instructions": "Is it late?"})
-    table = pa.table({"body": [["Where is it?", "It is late."]], "q": [f"[{question}]"]})
-    (row,) = DeciderActor("body", questions_column="q", model_options=OPTIONS)(table).to_pylist()
-    assert row["error"] is None
-    assert row["answers"][0]["name"] == "late"
-
-
 def test_a_column_can_contain_conversations(library: object) -> None:
     table = pa.table({"body": [[{"role": "user", "content": "hello"}], None]})
     found = DeciderActor("body", QUESTIONS[1], model_options=OPTIONS)(table).to_pylist()

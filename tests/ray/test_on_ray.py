@@ -19,8 +19,8 @@ from job_rows import n_decided, stored
 from ray_actors import KilledDecider
 
 from eliza_ffi import cli
-from eliza_ffi.decisions import Choice, Predicate
-from eliza_ffi.errors import ElizaError, ModelError
+from eliza_ffi.decisions import Predicate
+from eliza_ffi.errors import ElizaError
 from eliza_ffi.model import Model
 from eliza_ffi.ray import DeciderActor, choose_dataset, decide_dataset
 from eliza_ffi.ray import table as table_module
@@ -259,14 +259,6 @@ def test_the_error_of_a_table_names_the_node_without_the_model(
     assert "no such file or directory: " in error and "no.gguf; expected a " in error
     assert error.endswith("; every node needs the model's file at the same path")
     assert not (tmp_path / "out.csv").exists()
-
-
-def test_an_error_in_a_worker_is_raised_as_the_same_exception(cluster: Any, tmp_path: Path) -> None:
-    with (
-        pytest.raises(ModelError),
-        TableWorkers("local", 1, "body", [Choice("x", ["a", "b"])], {}, model=str(tmp_path)),
-    ):
-        pass
 
 
 def test_an_interrupted_command_can_be_resumed_on_another_ray(

@@ -177,15 +177,6 @@ def test_a_restarted_worker_opens_the_model_again(
         table_module.TableWorker(__version__, {**settings, "model": None}).decide(other, ["x"])
 
 
-def test_a_missing_model_is_reported_before_the_first_row(
-    models: list[Breakable], start: Start, tmp_path: Path
-) -> None:
-    ray, workers = start(2, model=str(tmp_path / "no.gguf"))
-    with pytest.raises(ModelError, match=r"no\.gguf is not there"):
-        workers.__enter__()
-    assert ray.n_shutdowns == 1
-
-
 def test_a_library_failure_ends_the_job(
     models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
@@ -195,21 +186,6 @@ def test_a_library_failure_ends_the_job(
         run(workers, tmp_path)
     assert ray.n_shutdowns == 1
     assert n_decided(tmp_path / "out.jsonl") == BATCH_ROWS
-
-
-def test_a_job_resumes_after_an_interrupt(
-    models: list[Breakable], start: Start, tmp_path: Path
-) -> None:
-    write_table(tmp_path, bodies(200))
-
-    def interrupt(step: Any) -> None:
-        if step.rows == 70:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(start(2)[1], tmp_path, progress=interrupt)
-    assert n_decided(tmp_path / "out.jsonl") == 70
-    assert run(start(2)[1], tmp_path) == run_here(tmp_path)
 
 
 def test_workers_can_be_reused_after_an_unfinished_iteration(
