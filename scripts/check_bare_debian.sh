@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Tries a release in a Debian 12, a Debian 13 and an Ubuntu 24.04 that have only Python: installs Linux wheels there, and
-# runs scripts/check_installed.py, csv.sh and openai_client.sh of tests/release. c.sh runs with the C archive beside the
-# wheel, in systems with a C compiler and without Python.
+# Tries a release in a Debian 12, a Debian 13 and an Ubuntu 24.04 that have only Python: runs csv.sh and openai_client.sh of
+# tests/release there. c.sh runs with the C archive beside the wheel, in systems with a C compiler and without Python.
 #
 #     scripts/check_bare_debian.sh dist/eliza_ffi-*-manylinux*.whl
 #
@@ -79,7 +78,7 @@ for wheel in "$@"; do
         for minor in $(seq 17 $glibc); do platforms+=(--platform="manylinux_2_${minor}_$processor"); done
         .venv/bin/python -m pip download --quiet --disable-pip-version-check --only-binary=:all: \
             --python-version=$python "${platforms[@]}" --dest "$root/check/wheels" "${wheel}[serve]" openai
-        cp scripts/check_installed.py tests/release/*.sh "$root/check/"
+        cp tests/release/*.* "$root/check/"
         try "$wheel" ./csv.sh
         try "$wheel" ./openai_client.sh
         unmount

@@ -13,4 +13,4 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 .venv/bin/python -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"
-"$folder/venv/bin/python" scripts/check_installed.py
+"$folder/venv/bin/python" tests/release/check_installed.py

@@ -107,9 +107,7 @@ def _git(checkout: Path, *words: str) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Write the source tree and the notes of a release."
-    )
+    parser = argparse.ArgumentParser(description="Write the tree and the notes of a release.")
     parser.add_argument("--url", required=True, help="URL of the project, https://...")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)

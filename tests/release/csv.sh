@@ -1,16 +1,15 @@
 #!/bin/sh
 # The first hour of a Python developer with a CSV file: install the wheel, ask about every row, measure, use Python.
 #
-#     tests/release/csv.sh FOLDER
-#
-# FOLDER has check_installed.py and, in wheels/, the wheels of eliza-ffi and of its dependencies.
+#     tests/release/csv.sh FOLDER    FOLDER/wheels has the wheels of eliza-ffi and of its dependencies
 set -eu
-folder=$(realpath "$1")
+check=$(realpath "$(dirname "$0")")/check_installed.py
+wheels=$(realpath "$1")/wheels
 cd "$(mktemp -d)"
 python3 -m venv venv
 PATH=$PWD/venv/bin:$PATH
-pip install --quiet --disable-pip-version-check --no-index --find-links "$folder/wheels" eliza-ffi
-python "$folder/check_installed.py"
+pip install --quiet --disable-pip-version-check --no-index --find-links "$wheels" eliza-ffi
+python "$check"
 
 cat > messages.csv << 'CSV'
 id,body,team

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check an installed eliza-ffi: run it without a compiler on the PATH and outside of the checkout.
 
-    $ venv/bin/python scripts/check_installed.py
+    $ venv/bin/python tests/release/check_installed.py
     ...
     check_installed: chose REPLY
 
