@@ -52,6 +52,7 @@ def test_every_kind_of_label_set_is_accepted(
         ([], "there is nothing to choose from"),
         ({}, "there is nothing to choose from"),
         (["a", ""], "labels\\[1\\] must be a non-empty string"),
+        (["a", 7], "labels\\[1\\] must be a non-empty string, got 7"),
         (["a", "a"], "labels\\[1\\] is 'a', the same as labels\\[0\\]"),
         (Literal[None], "a Literal must consist of strings, .*, got None"),
     ],

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from eliza_ffi.choices.hierarchy import Hierarchy
 from eliza_ffi.choices.label_set import as_label_set
-from eliza_ffi.errors import InvalidArgumentError
 
 LABELS = ["home > desk > lamp", "home > desk > chair", "garden > chair", "home", "garden > chairs"]
 
@@ -27,12 +24,3 @@ def test_a_label_set_computes_its_groups_once() -> None:
     groups = labels.hierarchy(" > ").groups_at(1)
     assert labels.hierarchy(" > ").groups_at(1) is groups
     assert labels.hierarchy("e").groups_at(1).texts == ("hom", "gard")
-
-
-@pytest.mark.parametrize(
-    ("separator", "level", "message"),
-    [("", 1, "separator must not be empty"), (" > ", 4, "level must be at most 3")],
-)
-def test_a_wrong_separator_or_level_is_named(separator: str, level: int, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        Hierarchy(LABELS, separator).groups_at(level)

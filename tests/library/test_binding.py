@@ -239,10 +239,6 @@ def test_an_empty_prefill_is_allowed(binding: CffiBinding, stream: Any) -> None:
     assert binding.stats(stream).n_past == 3
 
 
-def test_the_library_reports_its_trie_modes(binding: CffiBinding) -> None:
-    assert binding.trie_modes() & 0x103 == 0x103
-
-
 def test_only_existing_functions_are_supported(binding: CffiBinding) -> None:
     assert binding.supports("next")
     assert binding.supports("set_token_trie")
@@ -272,13 +268,6 @@ def test_each_status_has_an_exception_class(status: int, kind: type[Exception]) 
     assert str(error).endswith(f"(status {status})")
     said = error_from_status(status, " the door is stuck\n", "open a door")
     assert str(said) == f"cannot open a door: the door is stuck (status {status})"
-
-
-@pytest.mark.parametrize(
-    "text", ["cannot create a context", "cannot load the model", "has no decoder", "out of memory"]
-)
-def test_the_text_of_an_error_does_not_affect_its_class(text: str) -> None:
-    assert type(error_from_status(-2, text, "prefill")) is InvalidArgumentError
 
 
 def test_a_full_context_is_recognized_only_by_its_status() -> None:

@@ -80,12 +80,10 @@ VERIFIER_EVENT_OFFSETS = {
 
 
 def names(words: str) -> set[str]:
-    """Return the full names of functions, given their short names in one string."""
     return {PREFIX + word for word in words.split()}
 
 
 def declared() -> set[str]:
-    """Return the functions that the public headers declare."""
     return {
         name
         for header in HEADERS
@@ -94,7 +92,6 @@ def declared() -> set[str]:
 
 
 def exported(library: Path) -> set[str]:
-    """Return the names that a library exports to the dynamic linker."""
     if sys.platform == "win32" or shutil.which("nm") is None:
         pytest.skip("needs nm, which lists exported symbols")
     options = ["-gUj"] if sys.platform == "darwin" else ["-D", "--defined-only", "--format=posix"]
@@ -187,14 +184,12 @@ def test_released_fields_of_the_stats_keep_their_offsets() -> None:
 
 
 def cffi_layout(struct: str) -> tuple[int, dict[str, int]]:
-    """Return the size and the field offsets of a struct according to cffi."""
     ffi, _ = header_ffi()
     layout = ffi.typeof(struct)
     return ffi.sizeof(layout), {name: field.offset for name, field in layout.fields}
 
 
 def compiled_layout(struct: str, fields: list[str], folder: Path) -> tuple[int, dict[str, int]]:
-    """Return the size and the field offsets of a struct according to the C compiler."""
     offsets = "".join(
         f'    printf("{name} %zu\\n", offsetof({struct}, {name}));\n' for name in fields
     )
@@ -214,7 +209,6 @@ def compiled_layout(struct: str, fields: list[str], folder: Path) -> tuple[int, 
 
 
 def compile_source(source: Path, *options: str | Path) -> None:
-    """Compile a file with the public headers, and fail on any warning."""
     cplusplus = source.suffix == ".cpp"
     compiler = os.environ.get("CXX", "c++") if cplusplus else os.environ.get("CC", "cc")
     if shutil.which(compiler) is None:

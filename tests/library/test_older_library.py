@@ -39,25 +39,6 @@ def fake(fakes: Fakes) -> Fake:
     return fakes(STREAM)
 
 
-def test_without_a_trie_the_runner_warns_once_and_continues(
-    fake: Fake, caplog: pytest.LogCaptureFixture
-) -> None:
-    binding, ctx = bound(fake)
-    runner = FfiStreamingRunner(binding, ctx)
-    with caplog.at_level(logging.WARNING, "eliza_ffi"):
-        for _ in range(3):
-            result = asyncio.run(runner.generate_with_usage(ARGS))
-            assert result.text == TEXT
-            assert result.tokens == BYTES
-            assert result.finish_reason == "end"
-            assert (result.leaf, result.stats) == (None, None)
-    assert [record.getMessage()[:40] for record in caplog.records] == [
-        "this library has no token-trie sampler: "
-    ]
-    pulls = ["next"] * (len(BYTES) + 1)
-    assert fake.calls == ["open", "prefill", *pulls, "close"] * 3
-
-
 def test_text_chunks_are_whole_characters(fake: Fake) -> None:
     binding, ctx = bound(fake)
     chunks: list[str] = []
@@ -108,8 +89,8 @@ def test_missing_symbols_are_reported_in_the_headers_order(fake: Fake) -> None:
     library = Library(fake.path)
     _, declared = header_ffi()
     assert library.missing_symbols == tuple(n for n in declared if n in library.missing_symbols)
-    assert library.missing_symbols[0] == "eliza_inference_free_tokens"
-    assert "eliza_inference_set_token_trie" in library.missing_symbols
+    added = {"eliza_inference_free_tokens", "eliza_inference_set_token_trie"}
+    assert added <= set(library.missing_symbols)
     assert library.has("eliza_inference_llm_stream_next")
     assert not library.has("eliza_inference_set_token_trie")
     assert not set(library.missing_symbols) & {"eliza_inference_create"}
@@ -130,7 +111,8 @@ def test_doctor_lists_the_functions_that_a_library_lacks(
     assert cli.main(["doctor", "--model", "any", "--library", str(fake.path)]) == 1
     out = capsys.readouterr().out
     assert re.search(r"abi version +11\n", out)
-    assert re.search(r"missing symbols +eliza_inference_free_tokens, ", out)
+    assert re.search(r"missing symbols +eliza_inference_\w+, ", out)
+    assert "eliza_inference_free_tokens" in out
     assert re.search(r"problem +.* has no token-trie sampler\n", out)
 
 
@@ -145,9 +127,7 @@ def older_model(older_engine: Library) -> Iterator[Model]:
         yield model
 
 
-def test_the_older_engine_has_stream_functions_and_no_trie_functions(
-    older_engine: Library,
-) -> None:
+def test_the_older_engine_has_stream_functions_and_no_trie_functions(older_engine: Library) -> None:
     _, declared = header_ffi()
     missing = set(older_engine.missing_symbols)
     assert {name for name in declared if "token_trie" in name} <= missing
@@ -182,11 +162,6 @@ def test_the_older_engine_uses_the_grammar_instead_of_choices(
     assert [record.getMessage()[:38] for record in caplog.records] == [
         "this library has no token-trie sampler"
     ]
-
-
-def test_the_older_engine_does_not_choose(older_model: Model) -> None:
-    with pytest.raises(NotSupportedError, match=r"elder.* has no token-trie sampler"):
-        older_model.choose(PROMPT, ["RESPOND", "IGNORE"])
 
 
 def test_the_older_engine_generates_the_same_tokens(older_model: Model, tiny_model: Model) -> None:

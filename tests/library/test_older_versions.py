@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from older_fake import (
     STREAM,
     TEXT,
     TRIE,
-    Fake,
     Fakes,
     bound,
     functions_of_version,
@@ -29,22 +27,16 @@ from eliza_ffi.errors import (
     AbiMismatchError,
     InvalidArgumentError,
     LibraryLoadError,
-    NativeFaultError,
     NotSupportedError,
     TokenTrieError,
 )
 from eliza_ffi.library.abi import SINCE, SUPPLEMENT
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import PREFIX, Library, header_ffi
-from eliza_ffi.library.protocol import PreparedChoices, StreamConfig, VerifierEvent
+from eliza_ffi.library.protocol import PreparedChoices, StreamConfig
 
 VERSIONS = range(4, 13)
 ALL = functions_of_version(12)
-
-
-@pytest.fixture
-def newest(fakes: Fakes) -> Fake:
-    return fakes(ALL, 12)
 
 
 def payload(name: str) -> TokenTreePayload:
@@ -197,26 +189,7 @@ def test_a_rejected_trie_raises(fakes: Fakes) -> None:
     assert fake.calls[-2:] == ["clear", "close"]
 
 
-# ---- slots, embeddings, end of turn, drafts ----------------------------------------------------
-
-
-def test_a_slot_is_saved_and_restored_between_two_pulls(fakes: Fakes, tmp_path: Path) -> None:
-    fake = fakes(ALL, 12)
-    binding, ctx, stream = opened(fake)
-    assert binding.supports("save_slot") and binding.supports("restore_slot")
-    assert [binding.next(stream).tokens[0] for _ in range(5)] == list(BYTES[:5])
-    file = tmp_path / "Grüße.slot"
-    binding.save_slot(stream, file)
-    assert binding.next(stream).tokens == (BYTES[5],)
-    binding.restore_slot(stream, str(file))
-    assert binding.next(stream).tokens == (BYTES[5],)
-    file.write_text("not a number")
-    with pytest.raises(InvalidArgumentError, match="cannot restore the slot .*: not a slot file"):
-        binding.restore_slot(stream, file)
-    with pytest.raises(NativeFaultError, match="cannot save the slot .*: cannot open the file"):
-        binding.save_slot(stream, tmp_path)
-    with pytest.raises(InvalidArgumentError, match="path must be a path without NUL characters"):
-        binding.save_slot(stream, "a\0b")
+# ---- embeddings ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [8, 5000])
@@ -236,51 +209,6 @@ def test_an_embedding_may_be_larger_than_the_first_buffer(size: int, fakes: Fake
         InvalidArgumentError, match="cannot embed the text: the context is destroyed"
     ):
         binding.embed(ctx, "text")
-
-
-def test_eot_score_returns_the_probability_of_a_token(newest: Fake) -> None:
-    binding, ctx = bound(newest)
-    assert binding.supports("eot_score")
-    score = binding.eot_score(ctx, [5, 6], 6)
-    assert (score.probability, score.top, score.top_probability) == (0.75, 6, 0.75)
-    assert binding.eot_score(ctx, [5, 6], 7).probability == 0.25
-    with pytest.raises(InvalidArgumentError, match="cannot score token 7 after 0 tokens: no tok"):
-        binding.eot_score(ctx, [], 7)
-    with pytest.raises(InvalidArgumentError, match="outside 0 to"):
-        binding.eot_score(ctx, [5], -1)
-
-
-def test_draft_outcomes_are_reported_until_the_callback_is_removed(newest: Fake) -> None:
-    binding, ctx, stream = opened(newest)
-    events: list[VerifierEvent] = []
-    binding.set_verifier_callback(ctx, events.append)
-    binding.next(stream), binding.next(stream)
-    assert events == [
-        VerifierEvent((BYTES[0],), None, ()),
-        VerifierEvent((BYTES[1],), (2, 4), (BYTES[1],)),
-    ]
-    binding.set_verifier_callback(ctx, None)
-    binding.next(stream)
-    assert len(events) == 2
-
-
-def test_an_exception_in_the_verifier_callback_is_raised_by_the_pull(newest: Fake) -> None:
-    binding, ctx, stream = opened(newest)
-
-    def complain(event: VerifierEvent) -> None:
-        raise KeyError(event.accepted)
-
-    binding.set_verifier_callback(ctx, complain)
-    with pytest.raises(KeyError):
-        binding.next(stream)
-    binding.set_verifier_callback(ctx, None)
-    assert binding.next(stream).tokens == (BYTES[1],)
-
-
-def test_strings_are_tokenized_and_detokenized(newest: Fake) -> None:
-    binding, ctx = bound(newest)
-    assert binding.tokenize(ctx, "a\0b") == [97, 0, 98]
-    assert binding.detokenize(ctx, list("Grüße".encode()) * 50) == "Grüße" * 50
 
 
 # ---- declarations ------------------------------------------------------------------------------

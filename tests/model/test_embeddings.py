@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,14 +18,6 @@ from eliza_ffi.model import Model
 
 POOLINGS = ("mean", "cls", "last")
 END = "<|im_end|>"
-
-
-@pytest.fixture(scope="module")
-def wide(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
-    """Return a model whose vectors are longer than the binding's first buffer."""
-    path = random_model_path("llama-spm", n_embd=4352, n_heads=8, n_ff=64, n_layers=1, seed=1)
-    with Model(path, library=library, n_threads=1) as model:
-        yield model
 
 
 # ---- Embeddings --------------------------------------------------------------------------------
@@ -69,13 +61,6 @@ def test_mean_pooling_averages_the_last_tokens_of_all_prefixes(
     weights, residual, *_ = np.linalg.lstsq(np.stack([a, b], axis=1), mean, rcond=None)
     assert residual.item() < 1e-8
     assert min(weights) > 0
-
-
-@pytest.mark.slow
-def test_a_vector_larger_than_the_first_buffer_is_complete(wide: Model) -> None:
-    embedding = wide.embed("hello")
-    assert embedding.shape == (4352,)
-    assert np.linalg.norm(embedding) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_control_tokens_in_embedded_text_are_plain_text(tiny_model: Model) -> None:
@@ -122,9 +107,7 @@ def test_end_of_turn_equals_the_softmax_of_the_logits(
     assert tiny_model.end_of_turn(tokens, score.top).probability == score.top_probability
 
 
-def test_a_finished_sentence_is_more_likely_to_end_a_turn(
-    tiny_model: Model,
-) -> None:
+def test_a_finished_sentence_is_more_likely_to_end_a_turn(tiny_model: Model) -> None:
     ended, open_ = (
         tiny_model.end_of_turn(f"<|im_start|>user\n{said}", END).probability
         for said in ("Stop talking to me.", "Stop talking to")

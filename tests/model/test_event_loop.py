@@ -31,15 +31,9 @@ from eliza_ffi.structured import shape as shape_module
 from eliza_ffi.structured.guidance import Guidance
 from eliza_ffi.structured.token_texts import TokenTexts
 
-
-def talk_of(n_messages: int) -> list[dict[str, str]]:
-    roles = ("user", "assistant")
-    return [{"role": roles[i % 2], "content": f"message {i}"} for i in range(n_messages)]
-
-
 # Both are too long for the context of the tests.
 LONG = "the parcel did not come and nobody knows where it is\n" * 100
-TALK = talk_of(99)
+TALK = [{"role": ("user", "assistant")[i % 2], "content": f"message {i}"} for i in range(99)]
 ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
 SKELETON = {"spans": [{"kind": "enum", "key": "k", "enumValues": ["yes", "no"]}]}
 LABELS = [f"label {i}" for i in range(300)]
@@ -185,40 +179,6 @@ def test_slow_functions_do_not_run_on_the_event_loop(
 
     asyncio.run(story())
     assert on_loop == []
-
-
-def test_long_requests_do_not_block_the_event_loop(model: Model) -> None:
-    """Measure the longest pause of a task that only sleeps.
-
-    The bound is far above the pauses that a busy machine or the interpreter's lock cause. It is far
-    below the duration of the requests when they are prepared on the event loop.
-    """
-    face = AsyncModel.of(model)
-    talk = talk_of(9999)
-    longest = 0.0
-
-    async def beat() -> None:
-        nonlocal longest
-        while True:
-            begin = time.perf_counter()
-            await asyncio.sleep(0.001)
-            longest = max(longest, time.perf_counter() - begin)
-
-    async def story() -> None:
-        beating = asyncio.ensure_future(beat())
-        requests = (
-            face.prompt_tokens(LONG * 100),
-            face.generate("x", 4, shape=SCHEMA),
-            face.chat_tokens(talk),
-            face.decide(talk, QUESTIONS),
-        )
-        await asyncio.gather(*requests, return_exceptions=True)
-        beating.cancel()
-
-    begin = time.perf_counter()
-    asyncio.run(story())
-    took = time.perf_counter() - begin
-    assert longest < max(0.25, took / 4)
 
 
 # ---- Cancelling --------------------------------------------------------------------------------
@@ -378,10 +338,7 @@ def test_asynchronous_callbacks_are_awaited(model: Model) -> None:
     ]
     assert [
         found.path for (found,) in received["fill, class"] if isinstance(found, PartialField)
-    ] == [
-        ("kind",),
-        ("urgent",),
-    ]
+    ] == [("kind",), ("urgent",)]
     assert (
         received["texts"]
         == received["choices"]

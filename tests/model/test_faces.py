@@ -31,6 +31,7 @@ SKELETON = {
 }
 ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
 PROMPT = "message: hello\naction: "
+LABELS = ["REPLY", "IGNORE", "SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE"]
 QUESTIONS = {
     "action": {"type": "choice", "instructions": "What now?", "choices": ["REPLY", "IGNORE"]},
     "rude": {"type": "predicate", "instructions": "Is the message rude?"},
@@ -58,7 +59,6 @@ def public(face: type) -> dict[str, Any]:
 
 
 def parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
-    """Return the name, kind, default and annotation of each parameter, in order."""
     return [
         (each.name, each.kind, each.default, each.annotation)
         for each in inspect.signature(function).parameters.values()
@@ -104,6 +104,8 @@ def test_both_models_return_the_same_results(model: Model) -> None:
             values(await face.decide(PROMPT, QUESTIONS)),
             [values(d) for d in await face.decide_many([PROMPT, "x"], QUESTIONS)],
             await face.decision_prompts(PROMPT, QUESTIONS, orders=2, answer_style="letters"),
+            (await face.rank(PROMPT, LABELS, 4)).labels,
+            [ranked.labels for ranked in await face.rank_many([PROMPT, "x"], LABELS, k=4)],
         ]
 
     expected = [
@@ -114,6 +116,8 @@ def test_both_models_return_the_same_results(model: Model) -> None:
         values(model.decide(PROMPT, QUESTIONS)),
         [values(d) for d in model.decide_many([PROMPT, "x"], QUESTIONS)],
         model.decision_prompts(PROMPT, QUESTIONS, orders=2, answer_style="letters"),
+        model.rank(PROMPT, LABELS, 4).labels,
+        [ranked.labels for ranked in model.rank_many([PROMPT, "x"], LABELS, k=4)],
     ]
     found = asyncio.run(ask())
     assert found[0] == pytest.approx(expected[0], rel=1e-2)

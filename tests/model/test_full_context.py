@@ -36,31 +36,21 @@ def model(library: Library) -> Iterator[Model]:
         yield opened
 
 
-def test_decisions_that_do_not_fit_together_wait(model: Model) -> None:
-    decisions = model.decide_many(INPUTS, QUESTIONS)
-    alone = [model.decide(given, QUESTIONS) for given in INPUTS]
-    for one, other in zip(decisions, alone, strict=True):
-        assert one["late"].probability == pytest.approx(other["late"].probability, abs=0.02)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_requests_that_do_not_fit_together_wait(model: Model, is_async: bool) -> None:
+    face = AsyncModel.of(model) if is_async else model
 
+    async def all_of(found: Any) -> Any:
+        return await found if inspect.isawaitable(found) else found
 
-def test_choices_and_generations_that_do_not_fit_together_wait(model: Model) -> None:
-    chosen = model.choose_many(INPUTS, ["now", "later"])
-    assert [choice.value for choice in chosen] == [
-        model.choose(given, ["now", "later"]).value for given in INPUTS
-    ]
-    texts = model.generate_many(INPUTS, 4)
-    assert [text.text for text in texts] == [model.generate(given, 4).text for given in INPUTS]
-
-
-def test_requests_that_do_not_fit_together_wait_on_an_event_loop(model: Model) -> None:
-    async def all_of_them() -> list[str]:
-        chosen = await AsyncModel.of(model).choose_many(INPUTS, ["now", "later"])
-        decisions = await AsyncModel.of(model).decide_many(INPUTS, QUESTIONS)
-        assert len(decisions) == len(INPUTS)
-        return [choice.value for choice in chosen]
-
-    expected = [model.choose(given, ["now", "later"]).value for given in INPUTS]
-    assert asyncio.run(all_of_them()) == expected
+    decisions = asyncio.run(all_of(face.decide_many(INPUTS, QUESTIONS)))
+    chosen = asyncio.run(all_of(face.choose_many(INPUTS, ["now", "later"])))
+    texts = asyncio.run(all_of(face.generate_many(INPUTS, 4)))
+    for given, decision, choice, text in zip(INPUTS, decisions, chosen, texts, strict=True):
+        alone = model.decide(given, QUESTIONS)["late"].probability
+        assert decision["late"].probability == pytest.approx(alone, abs=0.02)
+        assert choice.value == model.choose(given, ["now", "later"]).value
+        assert text.text == model.generate(given, 4).text
 
 
 def test_an_input_that_never_fits_fails_in_its_place(model: Model) -> None:
@@ -124,8 +114,6 @@ METHODS: dict[str, Callable[[Any], Any]] = {
 
 
 def answer_of(method: str, face: Model | AsyncModel) -> Any:
-    """Call a method of either face, and return its text, number or probability."""
-
     async def finished() -> Any:
         found = METHODS[method](face)
         if inspect.isawaitable(found):

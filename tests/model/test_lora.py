@@ -93,7 +93,6 @@ def merged(
 
 
 def logprobs_of(model: Model) -> Any:
-    """Return the tokens and log-probabilities of a greedy generation."""
     found = model.generate(PROMPT, 12, logprobs=3, cache=CacheOptions(type_k="f32", type_v="f32"))
     assert found.logprobs is not None
     return found.tokens, [

@@ -21,10 +21,8 @@ import pytest
 from eliza_ffi import CacheOptions, Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
-from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.elizaos import (
-    FfiStreamingGenerateArgs,
     SyncStreamingRunner,
     choice_args,
     choice_from,
@@ -37,7 +35,6 @@ from eliza_ffi.errors import (
     InvalidArgumentError,
     ModelError,
     NativeFaultError,
-    TokenTrieError,
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import ChoiceResult, Model
@@ -188,24 +185,11 @@ class Reply(enum.Enum):
 
 
 def test_choosing_from_an_enum_returns_its_member(model: Model) -> None:
-    spelled = {
-        Reply.RESPOND: "RESPOND",
-        Reply.IGNORE: "ignore it",
-        Reply.NUMBER: "NUMBER",
-    }
+    spelled = {Reply.RESPOND: "RESPOND", Reply.IGNORE: "ignore it", Reply.NUMBER: "NUMBER"}
     for _ in range(5):
         choice: ChoiceResult[Reply] = model.choose("x", Reply, mode="sample", temperature=5.0)
         assert choice.text == spelled[choice.value]
         assert list(Reply)[choice.index] is choice.value
-
-
-def test_probabilities_of_an_enum_are_in_the_order_of_its_members(model: Model) -> None:
-    texts = ["RESPOND", "ignore it", "NUMBER"]
-    of_members = model.choose("x", Reply, probabilities=True, mode="best").probabilities
-    of_texts = model.choose("x", texts, probabilities=True, mode="best").probabilities
-    assert of_members is not None and of_texts is not None
-    assert list(of_members) == list(Reply)
-    assert list(of_members.values()) == list(of_texts.values())
 
 
 @pytest.mark.parametrize(
@@ -231,21 +215,6 @@ def test_a_model_without_a_path_is_the_embedded_model(library: Library, tiny_mod
         assert model.path == tiny_model.path == str(default_model_path())
         said = model.generate(chat_prompt([{"role": "user", "content": "hello"}]), max_tokens=40)
         assert len(said.text.split()) > 1
-
-
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        ([], "nothing to choose from"),
-        (["A", ""], r"labels\[1\] must be a non-empty string, got ''"),
-        (["A", 7], r"labels\[1\] must be a non-empty string, got 7"),
-        (["A", "B", "A"], r"labels\[2\] is 'A', the same as labels\[0\]"),
-    ],
-)
-def test_invalid_labels_are_rejected_by_name(model: Model, labels: list[str], said: str) -> None:
-    for probabilities in (False, True):
-        with pytest.raises(InvalidArgumentError, match=said):
-            model.choose("x", labels, probabilities=probabilities)
 
 
 def test_an_unknown_mode_is_rejected(model: Model) -> None:
@@ -400,18 +369,6 @@ def test_a_generation_that_fills_the_context_ends_there(model_path: Path, librar
         generation = model.generate([5] * 250, max_tokens=0)
     assert generation.finish_reason == "context_full"
     assert 1 <= len(generation.tokens) <= 7
-
-
-def test_a_rejected_payload_raises_or_falls_back_to_the_grammar(model: Model) -> None:
-    payload = TokenTreePayload.from_json(
-        '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"A","tokens":[2000000]}]}]}'
-    )
-    runner = SyncStreamingRunner(model.binding, model.session.ctx)
-    args = {"prompt_tokens": [5], "max_tokens": 2, "token_tree_payload": payload}
-    with pytest.raises(TokenTrieError, match=r"leaves\[0\].tokens\[0\]: 2000000 is outside"):
-        runner.generate_with_usage(FfiStreamingGenerateArgs(**args))  # type: ignore[arg-type]
-    fallen_back = FfiStreamingGenerateArgs(**args, on_trie_error="grammar")  # type: ignore[arg-type]
-    assert len(runner.generate_with_usage(fallen_back).tokens) == 2
 
 
 # ---- Life cycle -----------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import functools
 import threading
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 from label_strategies import KINDS, label_sets, labels_of, product_names
 
 from bench.choosing.other_libraries import Logits
-from eliza_ffi import AsyncModel, CacheOptions, RankResult
+from eliza_ffi import CacheOptions, RankResult
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices
 from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
@@ -84,7 +83,6 @@ class Pair:
         self.reference.close()
 
     def all_of(self, labels: list[str], prompt: str = PROMPT) -> Exhaustive:
-        """Compute the probability of every label, one token at a time."""
         binding, ctx = self.reference.binding, self.reference.session.ctx
         prepared = binding.prepare_choices(ctx, labels)
         config = StreamConfig(cache_type_k="f32", cache_type_v="f32")
@@ -101,7 +99,6 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair_of(library: Library, path_of: Callable[..., Path]) -> Iterator[Callable[..., Pair]]:
-    """Return a function that opens a model by name, with the confidence `logit_std`."""
     with ExitStack() as opened:
 
         @functools.cache
@@ -124,7 +121,6 @@ def pair_of(library: Library, path_of: Callable[..., Path]) -> Iterator[Callable
     ],
 )
 def pair(request: pytest.FixtureRequest, pair_of: Callable[..., Pair]) -> Pair:
-    """A model; the parameter is its name and confidence."""
     return pair_of(*request.param)
 
 
@@ -339,23 +335,9 @@ def test_enums_mappings_and_prepared_labels_return_their_values(tiny_model: Mode
     assert mapped.probabilities == prepared.probabilities == pytest.approx(plain.probabilities)
 
 
-def test_the_asynchronous_model_ranks_alike(tiny_model: Model) -> None:
-    labels = product_names(300)
-    prompts = [PROMPT, "Product: ", "We sell "]
-
-    async def ask() -> tuple[RankResult[str], list[RankResult[str]]]:
-        face = AsyncModel.of(tiny_model)
-        return await face.rank(PROMPT, labels, 4), await face.rank_many(prompts, labels, k=4)
-
-    one, many = asyncio.run(ask())
-    check_same([one, *many], [tiny_model.rank(prompt, labels, 4) for prompt in (PROMPT, *prompts)])
-    check_same(tiny_model.rank_many(prompts, labels, k=4), many)
-
-
 def check_same(
     found: list[RankResult[Any]], expected: list[RankResult[Any]], tolerance: float = QUANTIZED
 ) -> None:
-    """Assert that rankings are equal, except for rounding."""
     for each, other in zip(found, expected, strict=True):
         assert each.labels == other.labels
         assert each.proven == other.proven

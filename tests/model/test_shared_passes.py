@@ -15,7 +15,7 @@ import pytest
 
 from eliza_ffi import CacheOptions
 from eliza_ffi.elizaos import generate_args, runner_of
-from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status
+from eliza_ffi.errors import BusyError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig, StreamStats
 from eliza_ffi.model import Model
@@ -36,8 +36,6 @@ def model_path(random_model_path: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def new_model(library: Library, model_path: Path) -> Callable[..., Model]:
-    """Return a function that opens a model with the given settings."""
-
     def open_model(n_slots: int = 8, **options: str) -> Model:
         return Model(
             model_path, library=library, n_ctx=4096, n_slots=n_slots, n_threads=1, options=options
@@ -48,7 +46,6 @@ def new_model(library: Library, model_path: Path) -> Callable[..., Model]:
 
 @pytest.fixture(scope="module")
 def alone(new_model: Callable[..., Model]) -> Iterator[Model]:
-    """Return a model that runs every request alone."""
     with new_model(batching="off") as model:
         yield model
 
@@ -132,9 +129,7 @@ def test_the_context_length_is_known_after_the_first_stream(
         assert model.session.n_ctx() == 4096
 
 
-def test_tokens_of_closed_streams_are_parked_and_reused(
-    new_model: Callable[..., Model],
-) -> None:
+def test_tokens_of_closed_streams_are_parked_and_reused(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=3, n_ctx=256) as model:
         first = model.generate(PROMPTS[0], 8)
         model.generate("word " * 230, 8)
@@ -149,10 +144,7 @@ def test_tokens_of_closed_streams_are_parked_and_reused(
     ("option", "said"),
     [
         ({"batching": "on"}, 'option batching: expected auto or off, got "on"'),
-        (
-            {"parking": "maybe"},
-            'option parking: expected on or off, got "maybe"',
-        ),
+        ({"parking": "maybe"}, 'option parking: expected on or off, got "maybe"'),
         (
             {"slot_wait_ms": "-1"},
             'option slot_wait_ms: expected 0 to 2147483647 milliseconds, got "-1"',
@@ -169,9 +161,7 @@ def test_an_invalid_option_is_rejected(
 # ---- Waiting for a slot ------------------------------------------------------------------------
 
 
-def test_a_request_waits_until_a_stream_is_closed(
-    new_model: Callable[..., Model],
-) -> None:
+def test_a_request_waits_until_a_stream_is_closed(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=2) as model:
         first, second = model.stream(PROMPTS[0], 0), model.stream(PROMPTS[1], 0)
         next(first), next(second)
@@ -201,9 +191,7 @@ def test_many_tasks_all_get_a_slot_in_turn(new_model: Callable[..., Model]) -> N
     assert [len(result.tokens) for result in results] == [5] * len(PROMPTS)
 
 
-def test_without_waiting_the_error_names_the_options(
-    new_model: Callable[..., Model],
-) -> None:
+def test_without_waiting_the_error_names_the_options(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=1, slot_wait_ms="0") as model:
         stream = model.stream(PROMPTS[0], 0)
         next(stream)
@@ -224,9 +212,7 @@ def test_without_waiting_the_error_names_the_options(
         assert model.choose("x", ACTIONS).value in ACTIONS
 
 
-def test_a_slot_that_does_not_become_free_in_time_is_named(
-    new_model: Callable[..., Model],
-) -> None:
+def test_a_slot_that_does_not_become_free_in_time_is_named(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=2) as model:
         model.binding.set_option(model.session.ctx, "slot_wait_ms", "20")
         stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=1))
@@ -276,8 +262,3 @@ def test_the_slot_timeout_can_change_while_streams_are_open(
         model.binding.close(stream)
         with pytest.raises(InvalidArgumentError, match="option batching: too late"):
             model.binding.set_option(model.session.ctx, "batching", "off")
-
-
-def test_a_busy_library_has_its_own_status() -> None:
-    assert type(error_from_status(-8, "", "score")) is BusyError
-    assert "no slot is free" in str(error_from_status(-8, "", "score"))

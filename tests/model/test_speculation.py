@@ -23,7 +23,7 @@ from eliza_ffi.elizaos import (
     runner_of,
 )
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
-from eliza_ffi.library.binding import CffiBinding, VerifierEvent
+from eliza_ffi.library.binding import VerifierEvent
 from eliza_ffi.library.cffi_values import TOKENS_PER_PULL
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig, StreamStep
@@ -58,7 +58,6 @@ def drafter(request: pytest.FixtureRequest, model_path: Path, stranger: Path) ->
 
 @contextmanager
 def opened(model: Model, **config: Any) -> Iterator[Any]:
-    """Yield a stream with speculation and a decoded prompt."""
     stream = model.binding.open(
         model.session.ctx,
         StreamConfig(draft_min=1, cache_type_k="f32", cache_type_v="f32", **config),
@@ -305,12 +304,3 @@ def test_invalid_speculation_arguments_exit_with_code_2(
 ) -> None:
     assert cli.main(["generate", "--prompt", "x", *options]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_draft_settings_reach_the_binding(model: Model, model_path: Path) -> None:
-    config = {"draft_min": 3, "draft_max": 5, "mtp_drafter_path": str(model_path)}
-    args = FfiStreamingGenerateArgs(model.tokenize(PROMPT), max_tokens=12, **config)
-    assert vars(args.config()).items() >= config.items()
-    assert isinstance(model.binding, CffiBinding)
-    result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
-    assert result.usage.accepted > 5

@@ -33,7 +33,6 @@ def cut(text: str, stops: list[str]) -> str:
 
 
 def through(pieces: list[str], stops: list[str]) -> str:
-    """Return the output of StopTexts for text that arrives in pieces."""
     filter_ = StopTexts(stops)
     passed = ""
     for i, piece in enumerate(pieces):

@@ -26,8 +26,6 @@ HIDDEN = 64
 
 
 class TinyFile:
-    """A model file with one layer of random weights."""
-
     def __init__(self, path: Path, architecture: str, vocabulary: str | None) -> None:
         self.writer = gguf.GGUFWriter(path, architecture)
         self.random = np.random.default_rng(0)

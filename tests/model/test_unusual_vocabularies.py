@@ -28,8 +28,6 @@ TEXTS = [
 
 @pytest.fixture
 def changed_model(library: Library, tmp_path: Path) -> Callable[..., Any]:
-    """Return a function that opens a random model with a changed tokenizer."""
-
     @contextmanager
     def opened(vocab: str, change: Change, **settings: Any) -> Iterator[Model]:
         metadata = read_metadata(vocabulary_file(vocab))
