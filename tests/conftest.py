@@ -38,9 +38,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--without-library",
-        action="store_true",
-        help="skip the tests that need the native library",
+        "--without-library", action="store_true", help="skip the tests that need the native library"
     )
 
 
@@ -81,7 +79,6 @@ def default_terminal_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def library() -> Library:
-    """Return the native library that `find_library` finds."""
     try:
         return Library()
     except LibraryNotFoundError as error:
@@ -90,7 +87,6 @@ def library() -> Library:
 
 @pytest.fixture(scope="session")
 def hooks_path(library: Library) -> Path:
-    """Return the path of the library with the test hooks."""
     return _built(library_file_name().replace("libelizainference", "libeliza_test_hooks"))
 
 
@@ -111,13 +107,11 @@ def _built(name: str | Path) -> Path:
 
 @pytest.fixture(scope="session")
 def random_model_path() -> Callable[..., Path]:
-    """Return a function that takes a vocabulary's name and returns a model with random weights."""
     return cached_model
 
 
 @pytest.fixture(scope="session")
 def tiny_model(library: Library) -> Iterator[Model]:
-    """Return the embedded model with a fixed seed."""
     with Model(default_model_path(), library=library, n_threads=1, seed=1) as model:
         yield model
 

@@ -100,10 +100,7 @@ def test_right_values_are_returned_as_python_types(
             lambda: checks.check_several("a", "x", "a list of strings", "put it into one"),
             "a must be a list of strings, got 'x'; put it into one",
         ),
-        (
-            lambda: checks.check_each("a", ["x", 5], str, "a string"),
-            "a[1] must be a string, got 5",
-        ),
+        (lambda: checks.check_each("a", ["x", 5], str, "a string"), "a[1] must be a string, got 5"),
         (
             lambda: checks.check_known("a span", ["kind", "kye"], ("kind", "key")),
             "a span has no field 'kye'; did you mean 'key'?",

@@ -150,3 +150,23 @@ def test_native_files_include_only_lower_layers_and_rooms() -> None:
             if here is not None and place is not None and place < here
         ]
     assert not upward
+
+
+SYSTEM_DEPENDENT = re.compile(
+    r"#\s*include <(?:unistd|fcntl|sched|poll|pthread|dlfcn|netdb|signal|windows|sys/|netinet/)"
+    r"|\b(?:__unix__|__linux__|__APPLE__|_WIN32|_MSC_VER)\b"
+)
+
+
+def test_system_dependent_code_is_in_one_folder() -> None:
+    """The only exception is the RPC client."""
+    found = {
+        file.relative_to(NATIVE).as_posix()
+        for file in NATIVE.rglob("*")
+        if file.suffix in (".cpp", ".h")
+        and SYSTEM_DEPENDENT.search(file.read_text(encoding="utf-8"))
+    }
+    assert any(name.startswith("platform/") for name in found)
+    assert {name for name in found if not name.startswith("platform/")} == {
+        "engine/model/rpc_connections.cpp"
+    }
