@@ -11,7 +11,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..structured.schema import ANNOTATIONS, schema_parts, subschemas
+from ..structured.schema import (
+    ANNOTATIONS,
+    definitions,
+    has_unknown_target,
+    schema_parts,
+    subschemas,
+)
 
 _CLOSABLE = ANNOTATIONS | {"type", "properties", "required", "minProperties", "maxProperties"}
 _OF_PARTS = frozenset(
@@ -32,6 +38,8 @@ def closed_objects(schema_text: str) -> str:
     parts = [part for _, part in schema_parts(schema)]
     shared: set[int] = set()  # the identities of schemas whose values others describe, too
     pending = [each for part in parts if not _is_alternatives(part) for each in _same(schema, part)]
+    if any(has_unknown_target(schema, part) for part in parts):
+        pending += [each for _, each in definitions(schema)]
     while pending:
         part = pending.pop()
         if isinstance(part, Mapping) and id(part) not in shared:

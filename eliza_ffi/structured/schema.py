@@ -183,6 +183,8 @@ class _Trials:
 
     def error(self, part: dict[str, Any], lenient: bool = True) -> str | None:
         """Return the error for a part, "" if it is supported, or None if the budget is used up."""
+        if self._n_bytes < 0:
+            return None
         key = json.dumps(part), lenient
         if key not in self._errors:
             self._n_bytes -= len(key[0]) + LEAST_TRIAL_BYTES
@@ -210,18 +212,33 @@ def _tried(schema: Any, lenient: bool = False) -> _Trial:
 def schema_parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the schema and all subschemas that may apply to a value, with their JSON pointers.
 
-    A definition is yielded once, where the first ``$ref`` names it.
+    A definition is yielded once, where the first ``$ref`` names it. A reference that is not a plain
+    JSON pointer may mean any definition.
     """
     pending: list[tuple[str, Any]] = [("", schema)]
     seen: set[str] = set()
+    others = definitions(schema)  # those that no reference has named
     while pending:
         pointer, part = pending.pop()
         if pointer in seen or not isinstance(part, dict):
             continue
         seen.add(pointer)
         yield pointer, part
+        if others and has_unknown_target(schema, part):
+            pending, others = [*others, *pending], []
         inner = [(pointer, each) for _, pointer, each in subschemas(schema, pointer, part)]
         pending += reversed(inner)
+
+
+def definitions(schema: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the definitions of a schema, with their JSON pointers."""
+    return [each for name in _DEFINITIONS for each in _named(f"/{name}", schema.get(name))]
+
+
+def has_unknown_target(root: dict[str, Any], part: dict[str, Any]) -> bool:
+    """Return whether a schema has a ``$ref`` that is not a plain JSON pointer to a target."""
+    reference = part.get("$ref")
+    return isinstance(reference, str) and reference_target(root, reference) is None
 
 
 def subschemas(
@@ -229,18 +246,12 @@ def subschemas(
 ) -> Iterator[tuple[str, str, Any]]:
     """Yield the schemas directly inside a schema: the keyword, the JSON pointer and the schema.
 
-    The schema that a ``$ref`` names counts as one of them. A reference that is not a plain JSON
-    pointer may mean any definition.
+    The target of a ``$ref`` counts as one of them.
     """
     for key, value in part.items():
         found: Iterable[tuple[str, Any]] = ()
         if key == "$ref" and isinstance(value, str):
-            target = reference_target(root, value)
-            if target is None:
-                for name in _DEFINITIONS:
-                    found = (*found, *_named(f"/{name}", root.get(name)))
-            else:
-                found = [(value[1:], target)]
+            found = [(value[1:], reference_target(root, value))]
         elif key in _IN_LIST and isinstance(value, list):
             found = ((f"{pointer}/{key}/{i}", each) for i, each in enumerate(value))
         elif key in _BY_NAME:
