@@ -155,8 +155,8 @@ def ask_examples(
     """Ask about each input the questions that are `wanted`, shape [n_inputs, n_questions].
 
     Inputs with the same set of questions are processed as one batch. `called` is the word for an
-    input in errors. `on_skip` gets the index of each input that cannot be used, and the reason; if
-    it is None or no input can be used, the error is raised.
+    input in errors. `on_skip` gets the index of each input that cannot be used, and the reason. If
+    it is None, or if no input can be used, an error with this reason is raised.
 
     Returns
     -------

@@ -103,9 +103,9 @@ class Prior(Protocol):
 class QuestionScores:
     """Hold the scores of a question's options in one or more orders.
 
-    All `orders` list the options in the question's order. `priors` has a prior for each order, or
-    is empty. `hidden` has the hidden states of the prompt's last token, shape [n_layers, n_embd],
-    if they were requested.
+    Each element of `orders` has the options in the question's order. `priors` has a prior for each
+    order, or is empty. `hidden` has the hidden states of the prompt's last token, shape [n_layers,
+    n_embd], if they were requested.
     """
 
     orders: tuple[OptionScores, ...]

@@ -447,9 +447,10 @@ def remove_functions(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str)
 def test_a_library_without_score_endings_scores_one_by_one(
     model: Model, monkeypatch: pytest.MonkeyPatch, missing: list[str]
 ) -> None:
-    expected = model.decide(INPUT, QUESTIONS, orders=3, **F32)
+    settings: Any = {"orders": 3, "prior": "none", **F32}
+    expected = model.decide(INPUT, QUESTIONS, **settings)
     remove_functions(monkeypatch, model, *missing)
-    found = model.decide(INPUT, QUESTIONS, orders=3, **F32)
+    found = model.decide(INPUT, QUESTIONS, **settings)
     monkeypatch.undo()
     model.session.choices.clear()
     assert_same(found, expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from full_precision import write_in_full_precision
 
-from eliza_ffi import InvalidArgumentError, Model
+from eliza_ffi import InvalidArgumentError, Model, cli
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import Choice, Decision, Predicate, as_questions, question_to
 from eliza_ffi.decisions.answers import ChoiceAnswer
@@ -107,3 +108,17 @@ def test_bools_and_none_are_options_too(model: Model) -> None:
     answer = answer_in(model.decide(INPUT, [question]))
     assert set(answer.probabilities) == {True, "true", "none of these", *OPTIONS}
     assert sum(answer.distribution) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_table_has_a_column_with_the_most_probable_options(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("text\nI need a chair\nA lamp please\n")
+    questions = [question_to(Choice(ASKED, OPTIONS, "product"))]
+    (tmp_path / "questions.json").write_text(json.dumps(questions))
+    output = tmp_path / "out.jsonl"
+    command = ["decide", str(tmp_path / "in.csv"), "--column", "text"]
+    command += ["--questions", str(tmp_path / "questions.json")]
+    assert cli.main([*command, "--output", str(output), "--top", "6"]) == 0
+    for line in output.read_text().splitlines():
+        row = json.loads(line)
+        assert len(row["product_top"]) == 6
+        assert row["product_top"][0] == [row["product"], row["product_probability"]]

@@ -328,8 +328,8 @@ class Calibration:
     ) -> None:
         """Check that the calibration was fitted for this model, these questions and settings.
 
-        The questions are compared in order. Their names are ignored. The error of anything else
-        that differs names the difference.
+        The questions are compared in order, without their names. If anything differs,
+        InvalidArgumentError names the difference.
         """
         check_text("model_fingerprint", model_fingerprint)
         check_kind("how", how, PromptSettings, "a PromptSettings")
