@@ -264,7 +264,7 @@ def _priors(priors: Sequence[str]) -> tuple[list[str], list[str]]:
             "inputs --save-prior FILE, and pass --prior FILE"
         )
     if len(names) > 1:
-        raise UsageError(f"--prior is priors twice for all questions: {names[0]} and {names[1]}")
+        raise UsageError(f"--prior is given twice for all questions: {names[0]} and {names[1]}")
     return names, [each for each in priors if each not in names]
 
 
