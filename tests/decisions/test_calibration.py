@@ -540,6 +540,7 @@ def test_a_calibration_rejects_changed_prompts_with_the_same_name(
     own = fingerprint_of(model)
     fitted = fitted_on(model, prompt=one)
     fitted.check(own, [TONE], PromptSettings(prompt=one))
+    assert fitted.prompt_arguments() == {"answer_style": "text", "orders": 1}
     with pytest.raises(
         InvalidArgumentError, match="other prompts: '.*<lambda>' wrote different text"
     ):
