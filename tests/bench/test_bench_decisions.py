@@ -46,8 +46,8 @@ def test_all_methods_give_the_same_answers(decision_model: Model, way: Any) -> N
     ours, other = Together(setting).decide(put), way(setting).decide(put)
     assert other.answers == ours.answers
     assert len(ours.answers or ()) == 3
-    assert ours.forward_passes is not None and other.forward_passes is not None
-    assert 0 < ours.forward_passes <= other.forward_passes
+    assert ours.passes is not None and other.passes is not None
+    assert 0 < ours.passes <= other.passes
     if other.probabilities is not None:
         for row, expected in zip(other.probabilities, ours.probabilities or (), strict=True):
             assert row == pytest.approx(expected, abs=1e-2)
