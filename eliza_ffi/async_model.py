@@ -58,8 +58,7 @@ class _Requests(Model):
     def _steps(self, run: Run[Any], timeout: float | None) -> Any:
         return self.session.steps_async(run, timeout)
 
-    def _stream(self, run: Run[Any], timeout: float | None) -> Any:
-        return self.session.steps_async(run, timeout)
+    _stream = _steps
 
     def _run_many(
         self,

@@ -172,7 +172,7 @@ class MaskedDecisions(Decider):
             for prompt in put.prompts:
                 begin = time.perf_counter()
                 args = choice_request(model.session, prompt, self._choices)
-                run = model.session.run(partial(_generated, args))
+                run = model.session.new_run(partial(_generated, args))
                 *_, result = run.steps()
                 assert isinstance(result, RunResult)
                 self._walk(result.tokens)

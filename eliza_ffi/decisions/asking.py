@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,8 +59,6 @@ __all__ = [
     "prompt_texts",
     "score_run",
 ]
-
-Found = TypeVar("Found")
 
 N_MASSES = 20
 """How many inputs of a batch show whether the prompt works, by their allowed probability."""
@@ -434,7 +432,7 @@ def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> 
 
     check_scores(session.binding, args)
     at_most = session.decisions_at_once(at_once)
-    return session.run(steps, slot_id=args.slot_id, at_most=at_most)
+    return session.new_run(steps, slot_id=args.slot_id, at_most=at_most)
 
 
 class _GuardedTask:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from .._lazy import once_for_each
 from ..checks import check_one_of
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from ..session.scoring import ScoreResult
+from ..session.task import Task
 from ..terminal import counted
 from .asking import Asking, orders_of, score_run
 from .examples import UNTOLD, named_questions, read_examples
@@ -50,9 +52,9 @@ def settings_of_prompts(
 ) -> PromptSettings:
     """Return the settings of the prompts for some questions.
 
-    A :class:`PromptArguments` argument that is missing, None or ``"auto"`` comes from the
-    calibration; without a calibration it has its default. So do the examples. `inputs` is a sample
-    of the inputs if the questions are asked about several, otherwise None.
+    An argument of :class:`PromptArguments` that is missing, None or ``"auto"`` comes from the
+    calibration, and so do the examples. Without a calibration it has its default. `inputs` is a
+    sample of the inputs if the questions are asked about several of them, otherwise None.
     """
     arguments = {"examples": examples, **arguments}
     fitted = {} if calibration is None else calibration.prompt_arguments()
@@ -153,7 +155,8 @@ def _chat_mass(session: Session) -> float:
         question = Choice(instructions, options)
         settings = PromptSettings(order="question-first")
         asking = Asking(session, text, [question], settings, allowed_probability=True)
-        result = session.result(score_run(session, asking.args), None)
+        task: Task[ScoreResult] = Task(session, score_run(session, asking.args))
+        result = task.run()
         masses.append(result.scores[0].allowed_probability or 0.0)
     return fmean(masses)
 

@@ -120,7 +120,7 @@ def reasoning_run(
     def steps(run: Run[Any]) -> Generator[FinishedReasoning, None, None]:
         yield reasoning.result(run)
 
-    return session.run(steps, slot_id=request.slot_id)
+    return session.new_run(steps, slot_id=request.slot_id)
 
 
 def with_reasoning(given: Any, reasoning: str) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import aclosing, closing, contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..session.filling import FilledSpan, Filling, FillResult, check_fills
-from ..session.generation import Generation
+from ..session.generation import Generation, check_request
 from ..session.request import RunResult
 from ..session.run import Run
 from ..session.scheduler import Scheduler
@@ -23,6 +23,8 @@ from ..session.turns import Turns
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
 
 __all__ = ["FfiStreamingRunner", "SyncStreamingRunner"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("eliza_ffi")
 
@@ -37,11 +39,9 @@ class _Runner:
         """Return a generation that has not started; the last step is its result."""
         check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
         request = args.to_request()
-        return Run(
-            self.binding,
-            self.ctx,
-            lambda run: Generation(run, request, self._warn_once).steps(),
-            slot_id=args.slot_id,
+        check_request(self.binding, request)
+        return self._run_of(
+            lambda run: Generation(run, request, self._warn_once).steps(), args.slot_id
         )
 
     def filling(self, args: FillArgs) -> Run[FilledSpan | FillResult]:
@@ -49,12 +49,10 @@ class _Runner:
         check_kind("args", args, FillArgs, "a FillArgs")
         check_fills(self.binding)
         request = args.to_request()
-        return Run(
-            self.binding,
-            self.ctx,
-            lambda run: Filling(run, request).steps(),
-            slot_id=args.generation.slot_id,
-        )
+        return self._run_of(lambda run: Filling(run, request).steps(), args.generation.slot_id)
+
+    def _run_of(self, steps: Callable[[Run[T]], Generator[T, None, None]], slot_id: int) -> Run[T]:
+        return Run(self.binding, lambda: self.ctx, steps, slot_id=slot_id)
 
     def _warn_once(self, reason: str) -> None:
         if not self._has_warned:
@@ -112,8 +110,10 @@ class FfiStreamingRunner(_Runner):
         ElizaError
             If the library fails.
         """
+        result: Any = None
         async with aclosing(self.whole_stream(args)) as steps:
-            *_, result = [step async for step in steps]
+            async for step in steps:
+                result = step
         return cast(FfiStreamingResult, result)
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> AsyncGenerator[StreamStep, None]:
@@ -186,30 +186,47 @@ class SyncStreamingRunner(_Runner):
 
     def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
         """Generate to the end; see :meth:`FfiStreamingRunner.generate_with_usage`."""
-        *_, result = self._drive(self.generation(args), args)
-        return FfiStreamingResult.of(cast(RunResult, result))
+        return self.run(self.generation(args), args.on_text_chunk)
+
+    def run(
+        self,
+        generation: Run[StreamStep | RunResult],
+        on_text_chunk: Callable[[str], Any] | None = None,
+    ) -> FfiStreamingResult:
+        """Run a generation to the end. Another thread may cancel it."""
+        result: Any = None
+        for step in self._drive(generation, on_text_chunk):
+            result = step
+        return FfiStreamingResult.of(result)
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
         """Yield each step when it is generated. To stop early, close or discard the iterator."""
-        with closing(self._drive(self.generation(args), args)) as steps:
+        return self._steps(self._drive(self.generation(args), args.on_text_chunk))
+
+    def _steps(
+        self, steps: Generator[StreamStep | RunResult, None, None]
+    ) -> Generator[StreamStep, None, None]:
+        with closing(steps):
             for step in steps:
                 if isinstance(step, StreamStep):
                     yield step
 
     def fill_stream(self, args: FillArgs) -> Generator[FilledSpan | FillResult, None, None]:
         """Yield each span of a skeleton when it is filled, then the result."""
-        filling = self.filling(args)
-        with self._slot(filling.slot_id), closing(filling.steps()) as steps:
-            yield from steps
+        return self._drive(self.filling(args))
 
     def _drive(
-        self, generation: Run[StreamStep | RunResult], args: FfiStreamingGenerateArgs
-    ) -> Generator[StreamStep | RunResult, None, None]:
-        with self._slot(generation.slot_id), closing(generation.steps()) as steps:
+        self, run: Run[T], on_text_chunk: Callable[[str], Any] | None = None
+    ) -> Generator[T, None, None]:
+        """Yield the steps of a run in its slot, and its result when the slot is free again."""
+        with self._slot(run.slot_id), closing(run.steps()) as steps:
             for step in steps:
-                if step.text and isinstance(step, StreamStep) and args.on_text_chunk is not None:
-                    args.on_text_chunk(step.text)
+                if isinstance(step, RunResult | FillResult):
+                    break
+                if isinstance(step, StreamStep) and step.text and on_text_chunk is not None:
+                    on_text_chunk(step.text)
                 yield step
+        yield step
 
     @contextmanager
     def _slot(self, slot_id: int) -> Iterator[None]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, NotSupportedError, TokenTrieError
+from ..library.binding import CffiBinding
 from ..library.protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,
@@ -29,9 +30,17 @@ from .request import AnswerStep, GenerationRequest, RunResult, TextChoices
 from .run import Run
 from .stop_texts import StopTexts
 
-__all__ = ["Generation"]
+__all__ = ["Generation", "check_request"]
 
 logger = logging.getLogger("eliza_ffi")
+
+
+def check_request(binding: CffiBinding, request: GenerationRequest) -> None:
+    """Raise NotSupportedError if the library does not support the request's token masks."""
+    if request.masks is not None and not binding.supports("set_forced_tokens"):
+        raise NotSupportedError(
+            "this library does not support token masks: it has no set_forced_tokens"
+        )
 
 
 class Generation:
@@ -52,11 +61,6 @@ class Generation:
     -----
     `steps` can be consumed once. Each step blocks while the library works. Successive steps may be
     pulled from different threads.
-
-    Raises
-    ------
-    NotSupportedError
-        If the request has token masks and the library does not support them.
     """
 
     def __init__(
@@ -71,10 +75,6 @@ class Generation:
         self._masked: MaskedSteps | None = None
         masks = args.masks
         if masks is not None:
-            if not run.binding.supports("set_forced_tokens"):
-                raise NotSupportedError(
-                    "this library does not support token masks: it has no set_forced_tokens"
-                )
             given = args.sampling or args
             sampling = {name: getattr(given, name) for name in ("temperature", "top_k", "top_p")}
             limit, heal = args.max_tokens, args.heal_prompt

@@ -49,8 +49,10 @@ class Run(Generic[Step]):
 
     Parameters
     ----------
-    binding, ctx
-        The library and the context to run in.
+    binding
+        The library.
+    ctx
+        Returns the context to run in; raises an error if the model is closed.
     steps
         Opens streams with :meth:`opened`, one after the other, and yields the steps of the request.
         The last step is its result. It must leave out steps that the caller does not need, because
@@ -64,7 +66,7 @@ class Run(Generic[Step]):
     def __init__(
         self,
         binding: CffiBinding,
-        ctx: Any,
+        ctx: Callable[[], Any],
         steps: Callable[[Run[Step]], Generator[Step, None, None]],
         *,
         slot_id: int = -1,
@@ -87,15 +89,14 @@ class Run(Generic[Step]):
     def opened(self, config: StreamConfig) -> Iterator[Any]:
         """Open a stream that :meth:`cancel` stops; close it at the end of the ``with`` block."""
         self.check()
-        stream = self.binding.open(self._ctx, config)
-        try:
+        with open_stream(self.binding, self._ctx(), config) as stream:
             with self._lock:
                 self._stream = stream
-            self.check()
-            yield stream
-        finally:
-            self.end()
-            self.binding.close(stream)
+            try:
+                self.check()
+                yield stream
+            finally:
+                self.end()
 
     @contextmanager
     def prefilled(
@@ -120,7 +121,7 @@ class Run(Generic[Step]):
         try:
             yield
         except (ContextFullError, TokenTrieError) as error:
-            n_ctx = n_ctx_of(self.binding, self._ctx) or 0
+            n_ctx = n_ctx_of(self.binding, self._ctx()) or 0
             for n_before, each in labels:
                 if not isinstance(each, PreparedChoices) or not each.texts:
                     continue
@@ -136,7 +137,7 @@ class Run(Generic[Step]):
 
     def _longest(self, labels: PreparedChoices) -> str:
         tokenize = self.binding.tokenize
-        return short_repr(max(labels.texts, key=lambda text: len(tokenize(self._ctx, text))))
+        return short_repr(max(labels.texts, key=lambda text: len(tokenize(self._ctx(), text))))
 
     def call(self, call: Callable[[], Result], n_tokens: int) -> Result:
         """Run a native call that decodes about `n_tokens` tokens, and return its result.
@@ -149,13 +150,17 @@ class Run(Generic[Step]):
             return call()
         future: Future[Result] = Future()
 
-        def complete() -> None:
+        def complete(future: Future[Result]) -> None:
             try:
                 future.set_result(call())
             except BaseException as error:
                 future.set_exception(error)
+            finally:
+                del future  # its error refers to this frame, and the frame to it
 
-        thread = threading.Thread(target=complete, name="eliza-ffi-call", daemon=True)
+        thread = threading.Thread(
+            target=complete, args=(future,), name="eliza-ffi-call", daemon=True
+        )
         thread.start()
         try:
             while thread.is_alive():
@@ -164,7 +169,10 @@ class Run(Generic[Step]):
             self.cancel()
             thread.join()
             raise
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # as above
 
     def cancel(self) -> None:
         """Cancel the request; a running native call returns soon."""

@@ -30,9 +30,9 @@ from ..structured.fill_result import FilledSpan, FillResult
 from ..structured.shape import is_shape
 from ..structured.shaped_result import PartialField, StructuredResult
 from .filling import Filling, FillRequest, check_fills
-from .generation import Generation
+from .generation import Generation, check_request
 from .options import AnyPrompt, CacheOptions, RankSettings
-from .ranking import LabelSearch, RankRequest, rank_request
+from .ranking import LabelSearch, RankRequest, rank_request, scores_of_all
 from .reading import Reading
 from .request import MOST_LOGPROBS, AnswerStep, GenerationRequest, RunResult, TextChoices
 from .requests import (
@@ -68,7 +68,6 @@ from .tool_calls import (
 )
 
 __all__ = [
-    "STEPS",
     "choice_run",
     "end_of_turn_run",
     "fill_run",
@@ -80,9 +79,6 @@ __all__ = [
     "text_run",
     "tools_run",
 ]
-
-STEPS = (str, FilledSpan, PartialField)
-"""The types of the steps that come before the result of a request."""
 
 
 def text_run(
@@ -108,6 +104,7 @@ def text_run(
         How the model writes reasoning; None = do not separate it from the text.
     """
     request = generate_request(session, prompt, method=method, **settings)
+    check_request(session.binding, request)
     is_read_slowly = False
     if reasoning is not None:
         request = replace(request, reasoning=reasoning)
@@ -128,7 +125,7 @@ def text_run(
                         waiting.extend(token_logprobs(session, step.logprobs))
                     yield from _pieces(step, waiting)
 
-    return session.run(steps, slot_id=request.slot_id)
+    return session.new_run(steps, slot_id=request.slot_id)
 
 
 def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:
@@ -201,6 +198,7 @@ def rank_run(
     if check_whole("think", think, 0):
         prompt = prompt_tokens(session, prompt)
     request = rank_request(session, prompt, as_label_set(labels), **settings)
+    scores_of_all(session.binding, request)  # raises if the library cannot rank
 
     def steps(run: Run[Any], request: RankRequest) -> Generator[RankResult[Any], None, None]:
         yield LabelSearch(run, request).result()
@@ -306,7 +304,7 @@ def end_of_turn_run(
         run.check()
         yield score()
 
-    return session.run(steps)
+    return session.new_run(steps)
 
 
 def prompt_logprobs_run(
@@ -328,7 +326,7 @@ def prompt_logprobs_run(
             rows = run.call(score, len(tokens))
         yield token_logprobs(session, rows)
 
-    return session.run(steps, slot_id=request.slot_id)
+    return session.new_run(steps, slot_id=request.slot_id)
 
 
 def hidden_states_run(
@@ -362,7 +360,7 @@ def hidden_states_run(
             found = run.call(read, len(tokens))
         yield found[[ascending.index(layer) for layer in wanted]]
 
-    return session.run(steps, slot_id=request.slot_id)
+    return session.new_run(steps, slot_id=request.slot_id)
 
 
 def save_run(
@@ -377,7 +375,7 @@ def save_run(
             n_saved = session.binding.stats(stream).n_past
         yield n_saved
 
-    return session.run(steps, slot_id=request.slot_id)
+    return session.new_run(steps, slot_id=request.slot_id)
 
 
 def load_run(
@@ -399,7 +397,7 @@ def load_run(
             n_restored = session.binding.stats(stream).n_past
         yield n_restored
 
-    return session.run(steps, slot_id=options.slot)
+    return session.new_run(steps, slot_id=options.slot)
 
 
 def _checked_layers(layers: Sequence[int], n_layers: int) -> list[int]:

@@ -230,15 +230,15 @@ class Session:
             self._has_warned = True
             logger.warning("%s", reason)
 
-    def run(
+    def new_run(
         self,
         steps: Callable[[Run[T]], Generator[T, None, None]],
         *,
         slot_id: int = -1,
         at_most: int | None = None,
     ) -> Run[T]:
-        """Return a request of this session; parameters as :class:`.run.Run`."""
-        return Run(self.binding, self.ctx, steps, slot_id=slot_id, at_most=at_most)
+        """Return a run in this session; parameters as :class:`.run.Run`."""
+        return Run(self.binding, lambda: self.ctx, steps, slot_id=slot_id, at_most=at_most)
 
     def steps(self, run: Run[T], timeout: float | None) -> Generator[T, None, None]:
         """Run a request and yield its steps; see :meth:`.scheduler.Scheduler.steps`."""
@@ -247,11 +247,6 @@ class Session:
     def steps_async(self, run: Run[T], timeout: float | None) -> AsyncGenerator[T, None]:
         """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
         return self.scheduler.steps_async(run, timeout)
-
-    def result(self, run: Run[Any], timeout: float | None) -> Any:
-        """Run a request and return its result; parameters as :meth:`steps`."""
-        *_, result = self.steps(run, timeout)
-        return result
 
     def n_ctx(self) -> int | None:
         """Return the length of the context in tokens; None if the library does not report it."""

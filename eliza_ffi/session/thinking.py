@@ -80,7 +80,7 @@ def thinking_first(
     generation = generation_in(request)
     slot = {"slot_id": generation.slot_id}
     if check_whole("think", n_tokens, 0) == 0:
-        return session.run(lambda run: steps_of(run, request), **slot)
+        return session.new_run(lambda run: steps_of(run, request), **slot)
     reasoning = Reasoning(session, generation, n_tokens, sampling)
 
     def steps(run: Run[R]) -> Generator[R, None, None]:
@@ -89,7 +89,7 @@ def thinking_first(
             for step in steps:
                 yield _with_reasoning(step, found.text)
 
-    return session.run(steps, **slot)
+    return session.new_run(steps, **slot)
 
 
 def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | None:

@@ -25,6 +25,7 @@ from eliza_ffi.decisions.prompt_settings import OptionPrior, PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Option, Predicate, Score
 from eliza_ffi.decisions.scoring import OptionScores, log_softmax
+from eliza_ffi.session.task import Task
 
 Floats = NDArray[np.float64]
 
@@ -137,7 +138,7 @@ def test_other_prompts_have_another_prior(plain_model: Model) -> None:
         how = PromptSettings(**way, format="plain", prior="options")
         asking = Asking(plain_model.session, INPUT, [question], how)
         run = score_run(plain_model.session, asking.args)
-        asking.scores(plain_model.session.result(run, None))
+        asking.scores(Task(plain_model.session, run).run())
         assert uncounted(plain_model, question, **way) == 0
 
 

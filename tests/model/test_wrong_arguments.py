@@ -578,7 +578,7 @@ LEFT_OUT = {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
         "chat.ChatTokenizer.around",
         *("elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner", "elizaos.FillArgs.of"),
-        "elizaos.FfiStreamingGenerateArgs.of",
+        *("elizaos.SyncStreamingRunner.run", "elizaos.FfiStreamingGenerateArgs.of"),
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.AsyncTextStream"),
         "session.TextStream",
         *(

@@ -33,13 +33,6 @@ def test_results_are_in_the_order_of_the_items() -> None:
     assert list(run_in_order(range(40), start, at_once=8, look_ahead=20)) == list(range(40))
 
 
-def test_no_items_give_no_results() -> None:
-    def start(i: int) -> Work:
-        raise AssertionError
-
-    assert list(run_in_order([], start, at_once=2, look_ahead=2)) == []
-
-
 def test_items_are_read_only_up_to_the_look_ahead() -> None:
     first_may_end = threading.Event()
     n_read = 0

@@ -307,27 +307,6 @@ def test_a_rule_that_does_not_end_raises() -> None:
 # ---- Stopping early ---------------------------------------------------------------------------
 
 
-def test_a_cancelled_task_stops_the_native_call_and_closes_the_stream() -> None:
-    binding = FillingBinding(hold="fill:1")
-
-    async def cancelled() -> None:
-        runner = FfiStreamingRunner(binding, "ctx")
-
-        async def consume() -> None:
-            async with aclosing(runner.fill_stream(args_of(SKELETON))) as steps:
-                async for _ in steps:
-                    pass
-
-        task = asyncio.create_task(consume())
-        await asyncio.to_thread(binding.held.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert binding.calls[-2:] == ["cancel", "close"]
-
-
 def test_stopping_early_closes_the_stream() -> None:
     binding = FillingBinding()
 

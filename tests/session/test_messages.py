@@ -43,7 +43,6 @@ def tokens(model: Model) -> list[int]:
 
 
 async def asked(model: Model | AsyncModel, prompt: Any, folder: Path) -> dict[str, Any]:
-    """Return the results of all methods for a prompt."""
     texts = model.stream(prompt, 8)
     pieces = await listed(texts)
     calls: dict[str, Any] = {

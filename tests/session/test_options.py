@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi import CacheOptions, Model, Regex, Sampling, Speculation
+from eliza_ffi import CacheOptions, Model, Regex, Speculation
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import StreamConfig
 
@@ -140,12 +140,3 @@ def test_every_field_reaches_the_library(
     assert (opened[-1].draft_max, opened[-1].draft_min) == (5, 2)
     tiny_model.generate("x", 1)
     assert (opened[-1].draft_max, opened[-1].slot_id) == (0, -1)
-
-
-def test_speculation_and_sampling_work_together(tiny_model: Model) -> None:
-    penalized = Sampling(temperature=0.0, repeat_penalty=1.2)
-    alone = tiny_model.generate("one two one two one", 20, sampling=penalized)
-    guessed = tiny_model.generate(
-        "one two one two one", 20, sampling=penalized, speculation=Speculation(max_tokens=4)
-    )
-    assert guessed.tokens == alone.tokens

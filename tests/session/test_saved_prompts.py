@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from older_fake import STREAM, Fakes
 
 from eliza_ffi import CacheOptions
 from eliza_ffi.errors import (
@@ -16,7 +15,6 @@ from eliza_ffi.errors import (
     ElizaError,
     InvalidArgumentError,
     NativeFaultError,
-    NotSupportedError,
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
@@ -35,8 +33,6 @@ def model_path(random_model_path: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def new_model(library: Library, model_path: Path) -> Callable[..., Model]:
-    """Return a function that opens the model in a new, empty context."""
-
     def opened(**changes: Any) -> Model:
         return Model(**{"path": model_path, "library": library, "n_threads": 1, **changes})
 
@@ -92,13 +88,6 @@ def test_a_conversation_resumes_from_its_saved_tokens(
         assert (*first, *rest.tokens) == whole
         assert rest.stats is not None
         assert rest.stats.prompt_tokens_reused >= len(prompt) + 11
-
-
-def test_messages_are_saved_in_the_chat_template(tiny_model: Model, tmp_path: Path) -> None:
-    messages = [{"role": "user", "content": "Hello there, how are you today?"}]
-    saved = tiny_model.save_prompt_cache(tmp_path / "chat.slot", prompt=messages)
-    assert saved == len(tiny_model.chat_tokens(messages))
-    assert tiny_model.load_prompt_cache(tmp_path / "chat.slot") == saved
 
 
 def test_a_quantized_cache_is_saved_and_restored(
@@ -191,12 +180,3 @@ def test_a_slot_in_use_cannot_be_restored(new_model: Callable[..., Model], file:
             model.load_prompt_cache(file, cache=CacheOptions(slot=2))
         model.binding.close(stream)
         assert model.load_prompt_cache(file, cache=CacheOptions(slot=2)) > 0
-
-
-def test_a_library_that_cannot_save_slots_raises(tmp_path: Path) -> None:
-    fake = Fakes(tmp_path)(STREAM, 12)
-    with Model("any", library=fake.path) as model:
-        with pytest.raises(NotSupportedError, match="llm_stream_save_slot"):
-            model.save_prompt_cache(tmp_path / "x.slot", [1])
-        with pytest.raises(NotSupportedError, match="llm_stream_restore_slot"):
-            model.load_prompt_cache(tmp_path / "x.slot")

@@ -54,25 +54,21 @@ def facts(result: GenerationResult) -> tuple[Any, ...]:
     return result.text, result.tokens, result.finish_reason, result.prompt_tokens, tokens
 
 
+async def text_of(stream: TextStream | AsyncTextStream) -> str:
+    is_async = isinstance(stream, AsyncTextStream)
+    return "".join([piece async for piece in stream] if is_async else list(stream))
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_stream_has_the_same_result_as_generate(model: Model, name: str) -> None:
     expected = model.generate(PROMPT, 20, **SETTINGS[name])
-    stream = model.stream(PROMPT, 20, **SETTINGS[name])
-    assert isinstance(stream, TextStream)
-    assert "".join(stream) == expected.text
-    assert facts(stream.result) == facts(expected)
-    assert stream.result.stats is not None and expected.stats is not None
-    assert stream.result.stats.generated_tokens == expected.stats.generated_tokens
-
-    async def story() -> tuple[str, GenerationResult]:
-        stream = AsyncModel.of(model).stream(PROMPT, 20, **SETTINGS[name])
-        assert isinstance(stream, AsyncTextStream)
-        text = "".join([piece async for piece in stream])
-        return text, stream.result
-
-    text, result = asyncio.run(story())
-    assert text == expected.text
-    assert facts(result) == facts(expected)
+    for face, kind in ((model, TextStream), (AsyncModel.of(model), AsyncTextStream)):
+        stream = face.stream(PROMPT, 20, **SETTINGS[name])
+        assert isinstance(stream, kind)
+        assert asyncio.run(text_of(stream)) == expected.text
+        assert facts(stream.result) == facts(expected)
+        assert stream.result.stats is not None and expected.stats is not None
+        assert stream.result.stats.generated_tokens == expected.stats.generated_tokens
 
 
 def has_no_result(stream: TextStream | AsyncTextStream) -> bool:

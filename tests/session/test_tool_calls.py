@@ -84,8 +84,6 @@ def model(library: Library) -> Iterator[Model]:
 
 @pytest.fixture
 def with_template(model: Model, monkeypatch: pytest.MonkeyPatch) -> WithTemplate:
-    """Return a function that gives the model another chat template."""
-
     def give(given: str | ChatTemplate) -> Model:
         template = ChatTemplate(given, "<s>", "</s>") if isinstance(given, str) else given
         session = model.session
@@ -103,9 +101,8 @@ def one(answer: ToolCall | TextAnswer) -> ToolCall:
 
 
 def written(model: Model, choice: str, **more: Any) -> tuple[ToolCalls, str]:
-    """Return the calls and their text in the model's format."""
     request = tool_request(model.session, QUESTION, TOOLS, choice, **more)
-    run = ToolTurn(model.session.run(iter), request)
+    run = ToolTurn(model.session.new_run(iter), request)
     (calls,) = run.steps()
     assert isinstance(calls, ToolCalls)
     return calls, model.detokenize(run._tokens[len(request.generation.prompt_tokens) :], True)
@@ -128,7 +125,7 @@ def test_the_probability_of_a_name_is_the_product_of_its_tokens(model: Model) ->
     As in `choose`, a token's probability is relative to the tokens that the names allow there.
     """
     request = tool_request(model.session, QUESTION, [WEATHER, GET], "required")
-    run = ToolTurn(model.session.run(iter), request)
+    run = ToolTurn(model.session.new_run(iter), request)
     weather, get = (run._start(each, 0, "").tokens for each in request.tools)
     n = next(i for i in range(len(get)) if weather[i] != get[i])
     prompt = [*request.generation.prompt_tokens, *get[:n]]
@@ -164,7 +161,6 @@ TURNS = """\
 
 
 def calls_as(call: str, between: str = "") -> str:
-    """Return a template that writes calls in the given form."""
     last = "{% if not loop.last %}" + between + "{% endif %}"
     each = call.replace("NAME", "{{ c.function.name }}")
     each = each.replace("ARGS", "{{ c.function.arguments | tojson }}")

@@ -60,17 +60,6 @@ def test_threads_and_tasks_run_in_the_order_of_arrival() -> None:
     assert order == list(range(6))
 
 
-def test_without_waiting_a_busy_queue_raises_at_once() -> None:
-    turns = Turns(1, 60.0)
-    with turns.one(None):
-        for timeout, said in ((0, "by open streams "), (0.01, "by open streams after 0.01 s")):
-            said = f"all 1 slots are in use {said}"
-            with pytest.raises(BusyError, match=said), turns.one(timeout):
-                pass
-    with turns.one(0):
-        pass
-
-
 def test_negative_waits_mean_no_wait_and_nan_is_rejected() -> None:
     turns = Turns(1, 60.0)
     with turns.one(0):
