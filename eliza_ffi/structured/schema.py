@@ -230,8 +230,10 @@ def schema_parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
         pending += reversed(inner)
 
 
-def definitions(schema: dict[str, Any]) -> list[tuple[str, Any]]:
+def definitions(schema: dict[str, Any] | bool) -> list[tuple[str, Any]]:
     """Return the definitions of a schema, with their JSON pointers."""
+    if not isinstance(schema, dict):  # True or False
+        return []
     return [each for name in _DEFINITIONS for each in _named(f"/{name}", schema.get(name))]
 
 
