@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from ..errors import InvalidArgumentError, NotSupportedError
 from .columns import OutputColumns, cell_text
-from .rows import InputTable, TableRow, check_unchanged
+from .rows import InputTable, TableRow, check_distinct, check_unchanged
 
 __all__ = ["ParquetTable", "arrow_array", "arrow_type", "load_pyarrow", "write_parquet"]
 
@@ -53,13 +53,8 @@ class ParquetTable:
         with self._file() as file:
             self.schema = file.schema_arrow
             self.n_rows = int(file.metadata.num_rows)
-        names = list(self.schema.names)
-        seen = set()
-        for name in names:
-            if name in seen:
-                raise InvalidArgumentError(f"{path} has two columns {name!r}")
-            seen.add(name)
-        self.columns = tuple(names)
+        self.columns = tuple(self.schema.names)
+        check_distinct(path, self.columns)
 
     def all_columns(self) -> tuple[str, ...]:
         """Return the columns."""

@@ -6,7 +6,8 @@ import base64
 import datetime
 import json
 import math
-from collections.abc import Collection, Generator, Mapping
+from collections import Counter
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ __all__ = [
     "InputTable",
     "TableRow",
     "check_column",
+    "check_distinct",
     "check_unchanged",
     "is_unicode",
     "json_bytes",
@@ -120,6 +122,13 @@ def other_delimiter(table: InputTable, column: str) -> str | None:
         if column in names or (len(names) > 1 and len(table.columns) == 1):
             return each
     return None
+
+
+def check_distinct(path: Path, columns: Sequence[str]) -> None:
+    """Raise InvalidArgumentError if two columns have the same name."""
+    for name, n in Counter(columns).items():
+        if n > 1:
+            raise InvalidArgumentError(f"{path} has two columns {name!r}")
 
 
 def check_unchanged(path: Path, columns: tuple[str, ...], found: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from .rows import TableRow, check_unchanged, is_unicode
+from .rows import TableRow, check_distinct, check_unchanged, is_unicode
 
 __all__ = ["CsvTable", "JsonlTable"]
 
@@ -154,13 +154,9 @@ class CsvTable:
             raise InvalidArgumentError(
                 f"{self.path} has no header: expected the names of the columns in the first line"
             )
-        seen = set()
-        for name in header:
-            if not is_unicode(name):
-                raise InvalidArgumentError(f"{self.path}, line 1: not UTF-8: save it as UTF-8")
-            if name in seen:
-                raise InvalidArgumentError(f"{self.path} has two columns {name!r}")
-            seen.add(name)
+        if not all(map(is_unicode, header)):
+            raise InvalidArgumentError(f"{self.path}, line 1: not UTF-8: save it as UTF-8")
+        check_distinct(self.path, header)
         return header
 
     @staticmethod

@@ -534,8 +534,10 @@ def test_error_messages_contain_no_escape_characters(eliza: Run) -> None:
 
 
 def test_options_have_the_names_that_llama_server_gives_them() -> None:
+    parser = build_parser()
+
     def parsed(command: str) -> object:
-        return build_parser().parse_args(command.split())
+        return parser.parse_args(command.split())
 
     ours = parsed("serve --model m --n-ctx 8192 --n-slots 8 --gpu-layers 9 --alias a")
     assert parsed("serve -m m --ctx-size=8192 --parallel 8 -ngl 9 -a a") == ours

@@ -157,21 +157,16 @@ def rejection_of(eliza: Run, arguments: list[str], file: str) -> str:
     return err
 
 
+@pytest.mark.parametrize("kind", ["missing", "folder", "binary"])
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_missing_file_is_named(eliza: Run, arguments: list[str]) -> None:
-    assert "'" not in rejection_of(eliza, arguments, "none.csv")
-
-
-@pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_folder_instead_of_a_file_is_named(eliza: Run, arguments: list[str]) -> None:
-    Path("folder.csv").mkdir()
-    rejection_of(eliza, arguments, "folder.csv")
-
-
-@pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_binary_file_is_named(eliza: Run, arguments: list[str]) -> None:
-    Path("binary.csv").write_bytes(b"\x7fELF\x00\xff\xfe\x00")
-    rejection_of(eliza, arguments, "binary.csv")
+def test_an_unusable_file_is_named(eliza: Run, arguments: list[str], kind: str) -> None:
+    path = Path(f"{kind}.csv")
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "binary":
+        path.write_bytes(b"\x7fELF\x00\xff\xfe\x00")
+    said = rejection_of(eliza, arguments, str(path))
+    assert kind != "missing" or "'" not in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/mem exists only on Linux")

@@ -44,6 +44,9 @@ SETTINGS = {
 @pytest.fixture(autouse=True)
 def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay())
+    data = type(sys)("ray.data")
+    data.ActorPoolStrategy = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray.data", data)
 
 
 @pytest.fixture
@@ -364,21 +367,13 @@ class FakeDataset:
     ],
 )
 def test_wrong_arguments_of_decide_dataset_raise_at_once(
-    settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], message: str
 ) -> None:
-    data = type(sys)("ray.data")
-    data.ActorPoolStrategy = dict  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ray.data", data)
     with pytest.raises(InvalidArgumentError, match=message):
         decide_dataset(FakeDataset(), **settings)  # type: ignore[arg-type]
 
 
-def test_choose_dataset_passes_its_arguments_to_map_batches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    data = type(sys)("ray.data")
-    data.ActorPoolStrategy = dict  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ray.data", data)
+def test_choose_dataset_passes_its_arguments_to_map_batches() -> None:
     found: Any = choose_dataset(
         FakeDataset(),  # type: ignore[arg-type]
         PROMPT,
