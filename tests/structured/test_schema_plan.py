@@ -369,3 +369,9 @@ def test_max_tokens_limits_all_tokens(tiny_model: Model, n: int) -> None:
     cut = tiny_model.generate("x", n, shape=WITH_OTHERS["a text"])
     assert cut.tokens == whole.tokens[:n]
     assert cut.finish_reason == ("length" if n < len(whole.tokens) else "end")
+
+
+@pytest.mark.parametrize("schema", ["true", "false", "{}"])
+def test_a_schema_without_keywords_has_no_choices(schema: str) -> None:
+    plan = plan_of_text(schema)
+    assert plan is not None and plan.start().choice is None
