@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,20 +65,11 @@ def with_urls(pyproject: str, url: str, version: str) -> str:
         "Issues": f"{url}/issues",
     }
     lines = "".join(f'{name} = "{each}"\n' for name, each in urls.items())
-    head, table, rest = pyproject.partition("[project.optional-dependencies]")
-    if not table:
-        raise ReleaseError("pyproject.toml has no [project.optional-dependencies]")
-    return f"{head}[project.urls]\n{lines}\n{table}{rest}"
+    return pyproject.replace("[project.opt", f"[project.urls]\n{lines}\n[project.opt", 1)
 
 
 def write_tree(checkout: Path, folder: Path, url: str) -> str:
-    """Write the tree and the notes; return the version.
-
-    Raises
-    ------
-    ReleaseError
-        If a change is not committed, or the version has no notes.
-    """
+    """Write the tree and the notes; return the version."""
     changed = _git(checkout, "status", "--porcelain").decode().splitlines()
     if changed:
         raise ReleaseError(f"not committed: {changed[0][3:]}" + (" ..." if changed[1:] else ""))
@@ -106,11 +96,11 @@ def _git(checkout: Path, *words: str) -> bytes:
     return subprocess.run(["git", "-C", checkout, *words], check=True, capture_output=True).stdout
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Write the tree and the notes of a release.")
     parser.add_argument("--url", required=True, help="URL of the project, https://...")
     parser.add_argument("folder", type=Path)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     try:
         if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)*", options.url):
             raise ReleaseError(
