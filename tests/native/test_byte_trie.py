@@ -6,7 +6,6 @@ recognizers are in this file and read one byte at a time.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 from automata_walks import trimmed
 from effort import share
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from native_vocabulary import NativeVocabulary, NativeWalk
 from simple_trie import PrefixOf, Recognizer, SimpleTrie
@@ -50,8 +49,6 @@ AUTOMATA = {
 
 
 class Automaton:
-    """Recognizes the language of a DFA."""
-
     start = 0
 
     def __init__(self, dfa: Dfa) -> None:
@@ -84,8 +81,6 @@ class JsonPlace(NamedTuple):
 
 
 class JsonValue:
-    """Recognizes a JSON value with a limited nesting depth."""
-
     start = JsonPlace()
 
     def __init__(self, depth: int = 16) -> None:
@@ -295,7 +290,6 @@ def check_walk(
     texts: Sequence[bytes],
     data: st.DataObject,
 ) -> None:
-    """Compare both implementations along a walk of random allowed tokens."""
     recognizer, place = value.recognizer, value.recognizer.start
     walk = native.walk(value.span)
     for _ in range(12):
@@ -314,7 +308,6 @@ def check_walk(
 
 
 def place_after(recognizer: Recognizer, place: Any, text: bytes) -> Any:
-    """Return the position after an allowed string."""
     for byte in text:
         place = recognizer.step(place, byte)
     return place
@@ -366,8 +359,6 @@ def test_choices_allow_exactly_the_tokens_that_can_lead_to_a_choice(
 
 
 class Spelling:
-    """All ways to spell some strings with the tokens of a vocabulary."""
-
     def __init__(self, tokens: Sequence[bytes], texts: Sequence[bytes]) -> None:
         self._tokens, self._texts = tokens, texts
         self._trie, self._prefixes = SimpleTrie(tokens), PrefixOf(texts)
@@ -419,7 +410,6 @@ def single_bytes(hooks_path: Path) -> NativeVocabulary:
 
 
 def accepts(walk: NativeWalk, text: bytes) -> bool:
-    """Return whether a walk accepts a complete string."""
     for byte in text:
         if not walk.allows(byte):
             return False
@@ -449,18 +439,6 @@ def test_native_json_automata_match_the_package_in_every_state(
     assert len(path_to) == dfa.n_states
 
 
-@pytest.mark.parametrize("kind", AUTOMATA)
-@given(data=st.data())
-@many
-def test_native_json_automata_match_the_package_on_random_bytes(
-    single_bytes: NativeVocabulary, kind: str, data: st.DataObject
-) -> None:
-    pieces = STRINGS if kind == "string" else NUMBERS
-    quoted = st.lists(st.sampled_from(pieces), max_size=12).map(b"".join)
-    text = data.draw(st.one_of(quoted, quoted.map(lambda body: b'"' + body + b'"'), st.binary()))
-    assert accepts(single_bytes.walk({"json": kind}), text) == AUTOMATA[kind].accepts(text)
-
-
 documents = st.recursive(
     st.one_of(
         st.none(),
@@ -478,7 +456,6 @@ documents = st.recursive(
 
 @st.composite
 def json_texts(draw: st.DrawFn) -> bytes:
-    """Draw a JSON document in random formatting."""
     return json.dumps(
         draw(documents),
         ensure_ascii=draw(st.booleans()),
@@ -529,7 +506,6 @@ def _depth(value: Any) -> int:
 
 
 def _fewest_spaces(text: str) -> int:
-    """Return the longest run of white space outside strings."""
     longest = run = 0
     inside = escaped = False
     for char in text:
@@ -558,19 +534,3 @@ def test_json_values_match_the_standard_library(
     single_bytes: NativeVocabulary, text: bytes
 ) -> None:
     assert accepts(single_bytes.walk({"json": "value"}), text) == is_json(text)
-
-
-@given(text=st.one_of(json_texts(), mutated(json_texts())))
-@many
-def test_the_reference_json_recognizer_is_correct(text: bytes) -> None:
-    assume(b"\x00" not in text)
-    recognizer = _json_value()
-    place: JsonPlace | None = recognizer.start
-    for byte in text:
-        place = None if place is None else recognizer.step(place, byte)
-    assert (place is not None and recognizer.may_end(place)) == is_json(text)
-
-
-@functools.cache
-def _json_value() -> JsonValue:
-    return JsonValue()

@@ -42,19 +42,16 @@ INSTALLED = {
 
 
 def blocks(language: str) -> list[str]:
-    """Return the page's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """Run a command and return its output; fail with the output if the command fails."""
     result = attempt(*command, cwd=cwd)
     assert result.returncode == 0, result.stdout
     return result.stdout
 
 
 def attempt(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command with the virtual environment's tools on the PATH."""
     program = shutil.which(str(command[0]), path=TOOLS)
     if program is None:
         pytest.skip(f"needs {command[0]}")
@@ -77,7 +74,6 @@ def build(source: Path, folder: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def build_folder(library: Library) -> Path:
-    """Return the folder in which the library was built."""
     named = os.environ.get(LIBRARY_VARIABLE)
     folder = Path(named).parent if named else ROOT / "build" / "cpu"
     if not (folder / "cmake_install.cmake").is_file():
@@ -87,7 +83,6 @@ def build_folder(library: Library) -> Path:
 
 @pytest.fixture(scope="module")
 def prefix(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the library, move the installed tree, and return its new path."""
     first = tmp_path_factory.mktemp("installed") / "first"
     run("cmake", "--install", build_folder, "--prefix", first)
     return first.rename(first.with_name("moved"))
@@ -95,7 +90,6 @@ def prefix(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def lib(prefix: Path) -> Path:
-    """Return the folder of the installed library."""
     (found,) = prefix.rglob(library_file_name())
     return found.parent
 
@@ -120,7 +114,6 @@ def llama_options(build_folder: Path) -> list[str]:
 def examples(
     prefix: Path, llama_options: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Build the examples against the installed library, and return their folder."""
     folder = tmp_path_factory.mktemp("examples")
     options = [f"-DCMAKE_PREFIX_PATH={prefix}", *llama_options]
     return build(ROOT / "native" / "examples", folder, *options)

@@ -32,8 +32,6 @@ def mutations() -> list[Mutation]:
 
 
 def in_child(library: Library, path: Path, lora: Path | None = None) -> tuple[str, str, Child]:
-    """Open a file in a child process; return the result, the message and the child."""
-
     def work() -> tuple[str, str]:
         try:
             errors = use(path, lora, library)
@@ -84,10 +82,7 @@ def test_no_broken_file_crashes_the_process(
     ],
 )
 def test_the_error_names_the_problem_in_the_file(
-    opened: Callable[[Mutation], tuple[str, str]],
-    mutations: list[Mutation],
-    what: str,
-    reason: str,
+    opened: Callable[[Mutation], tuple[str, str]], mutations: list[Mutation], what: str, reason: str
 ) -> None:
     """Each of these files has crashed the process in the past."""
     (mutation,) = (each for each in mutations if each.what == what)

@@ -20,16 +20,8 @@ from numpy.typing import NDArray
 from token_trie import build_token_trie
 
 from bench.choosing.other_libraries import Logits
-from eliza_ffi.choices.token_tree import (
-    TokenTreeDescriptor,
-    TokenTreeLeaf,
-    TokenTreePayload,
-)
-from eliza_ffi.elizaos import (
-    FfiStreamingGenerateArgs,
-    FfiStreamingResult,
-    SyncStreamingRunner,
-)
+from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingResult, SyncStreamingRunner
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
@@ -51,8 +43,6 @@ def payload_of(token_lists: Sequence[Sequence[int]], split: int = 0) -> TokenTre
 
 
 class Hooks(Logits):
-    """Calls the library of test hooks."""
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._ffi.cdef(
@@ -98,8 +88,6 @@ def hooks(hooks_path: Path) -> Hooks:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model with random weights, a runner that uses it, and the size of its vocabulary."""
-
     model: Model
     runner: SyncStreamingRunner
     n_vocab: int
@@ -218,7 +206,6 @@ def test_every_constrained_generation_returns_a_leaf(
 
 
 def log_softmax_of(logits: NDArray[np.float64], token: int) -> float:
-    """Return the log-probability of a token: ``logits[token] - log(sum(exp(logits)))``."""
     largest = logits.max()
     return float(logits[token] - largest - np.log(np.exp(logits - largest).sum()))
 
@@ -263,11 +250,7 @@ def masked_argmax(
     max_examples=25,
 )
 def test_mode_0_takes_the_masked_argmax_over_all_logits(
-    hooks: Hooks,
-    subject: Subject,
-    token_lists: list[list[int]],
-    base: int,
-    prompt: list[int],
+    hooks: Hooks, subject: Subject, token_lists: list[list[int]], base: int, prompt: list[int]
 ) -> None:
     leaves = to_vocabulary(token_lists, base)
     tokens, logprob = masked_argmax(hooks, subject, prompt, leaves)
@@ -300,31 +283,6 @@ def test_forced_tokens_run_no_forward_pass_of_their_own(subject: Subject) -> Non
     assert result.stats.decisions == 1
     assert result.stats.candidates_seen == 2
     assert result.stats.tokens_forced == len(result.tokens) - 1
-
-
-def test_the_default_strategy_makes_the_same_choices_as_token_by_token(
-    subject: Subject, library: Library
-) -> None:
-    rng = np.random.default_rng(3)
-    options = {"strategy": "token-by-token"}
-    with Model(
-        subject.model.path, library=library, n_ctx=512, n_threads=1, options=options
-    ) as slow_model:
-        slow = Subject(
-            slow_model, SyncStreamingRunner(slow_model.binding, slow_model.session.ctx), 0
-        )
-        for _ in range(20):
-            heads = rng.integers(300, 30000, size=3)
-            leaves = [
-                [int(head), *rng.integers(300, 30000, size=rng.integers(1, 5)).tolist()]
-                for head in rng.choice(heads, size=6)
-            ]
-            prompt = rng.integers(300, 30000, size=4).tolist()
-            fields = {"token_tree_mode": 0, "max_tokens": 12}
-            one = subject.generate(prompt, payload_of(leaves), **fields)
-            other = slow.generate(prompt, payload_of(leaves), **fields)
-            assert one.tokens == other.tokens
-            assert one.text == other.text
 
 
 def test_without_the_stop_flag_free_text_follows_the_leaf(subject: Subject) -> None:

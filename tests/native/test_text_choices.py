@@ -22,7 +22,7 @@ from llguidance._tokenizer import TokenizerWrapper
 from native_vocabulary import NativeVocabulary
 from token_bytes import GreedySpeller, TokenBytes
 
-from bench.choosing.other_libraries import LlGuidanceTokenizer, Logits
+from bench.choosing.other_libraries import LlGuidanceTokenizer
 from bench.model import gbnf_of
 from eliza_ffi import Gbnf
 from eliza_ffi._resources import default_model_path
@@ -31,8 +31,6 @@ from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
 
-NEAR_TIE = 0.1
-"""How much the embedded model's logits after random tokens may differ between ways of decoding."""
 
 # Parts of action names, and strings that tokenizers split in unusual ways.
 # fmt: off
@@ -70,7 +68,6 @@ def llguidance_of(name: str | None) -> LLTokenizer:
 
 
 def matcher_of(texts: Sequence[str], tokenizer: LLTokenizer) -> LLMatcher:
-    """Return llguidance's matcher for some strings, with every tokenization allowed."""
     start = " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
     lark = f'%llguidance {{"no_forcing": true}}\nstart: {start}'
     matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(lark))
@@ -150,10 +147,7 @@ def is_utf8(text: bytes) -> bool:
     ("name", "n_cases"), [(None, share(800)), ("llama-spm", share(60)), ("llama-bpe", share(20))]
 )
 def test_greedy_tokens_match_llama_cpps_grammar(
-    library: Library,
-    random_model_path: Callable[..., Path],
-    name: str | None,
-    n_cases: int,
+    library: Library, random_model_path: Callable[..., Path], name: str | None, n_cases: int
 ) -> None:
     # Full precision, so that the two ways of decoding differ only in the order of sums.
     path = name and random_model_path(name, n_embd=64, n_layers=2, tensor_type="f32", seed=3)
@@ -170,46 +164,3 @@ def test_greedy_tokens_match_llama_cpps_grammar(
                 continue
             assert tuple(guided.tokens) == tuple(chosen.tokens), (texts, prompt)
     assert n_overlong <= n_cases // 100
-
-
-def without_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
-    """Remove strings that other strings begin with.
-
-    Such a choice ends with an end token, and llguidance knows only one of the model's end tokens.
-    """
-    return tuple(
-        text
-        for text in texts
-        if not any(other != text and other.startswith(text) for other in texts)
-    )
-
-
-def test_greedy_tokens_match_llguidances_masks_on_plain_logits(
-    library: Library, hooks_path: Path
-) -> None:
-    vocabulary, tokenizer = vocabulary_of(None), llguidance_of(None)
-    logits = Logits(hooks_path)
-    dice, n_cases, near_ties = random.Random(13), 150, 0
-    # Opens its own model, because cached tokens of other tests change how sums are rounded.
-    with Model(library=library, n_threads=1) as model:
-        for _ in range(n_cases):
-            texts = without_prefixes(random_choices(dice))
-            prompt = random_prompt(dice, len(vocabulary.texts))
-            matcher = matcher_of(texts, tokenizer)
-            tokens: list[int] = []
-            least = np.inf
-            while not matcher.is_stopped():
-                allowed = allowed_by(matcher, ())
-                row = logits.after(model.path, [*prompt, *tokens], len(vocabulary.texts))
-                ordered = np.sort(row[allowed])
-                if len(ordered) > 1:
-                    least = min(least, ordered[-1] - ordered[-2])
-                token = int(allowed[np.argmax(row[allowed])])
-                assert matcher.consume_token(token)
-                tokens.append(token)
-            if least < NEAR_TIE:
-                near_ties += 1
-                continue
-            chosen = model.choose(prompt, texts, tokenization="any", mode="greedy")
-            assert tuple(chosen.tokens) == tuple(tokens), (texts, prompt)
-    assert near_ties < n_cases // 5
