@@ -26,14 +26,8 @@ FILE = re.compile(r"/(?P<repo>[^/]+/[^/]+)/resolve/[^/]+/(?P<file>.+)")
 class FakeHub:
     """The server; it runs within a ``with`` block.
 
-    Attributes
-    ----------
-    repos : dict
-        For each repository, the contents of its files.
-    gated, private : set of str
-        The repositories that need the token.
-    breaks : dict
-        For each file, the number of bytes after which its next download breaks off.
+    `repos` has the contents of each repository's files. `breaks` has, for each file, the number of
+    bytes after which its next download breaks off.
     """
 
     repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -60,7 +54,6 @@ class FakeHub:
 
     @property
     def url(self) -> str:
-        """The address of the server."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def ranges(self, file: str) -> list[str | None]:

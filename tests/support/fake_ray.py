@@ -26,24 +26,9 @@ class RayActorError(RayError):
 class FakeRay:
     """The part of Ray's API that the package uses.
 
-    Parameters
-    ----------
-    resources
-        The cluster's resources, as ``ray.cluster_resources()`` returns them.
-    is_lost
-        Takes a method's name; returns whether the actor dies whenever it runs this method.
-    is_initialized
-        Whether the process is already connected.
-
-    Attributes
-    ----------
-    asked_for : list of dict
-        The options of each actor.
-    inits : list of dict
-        The keyword arguments of each call of ``init``.
-    resources : dict
-        The resources that an actor sees as its own.
-    n_killed, n_shutdowns : int
+    An actor dies whenever it runs a method for whose name `is_lost` returns True. `asked_for` has
+    the options of each actor, `inits` the keyword arguments of each call of `init`, and `resources`
+    what an actor sees as its own.
     """
 
     def __init__(

@@ -39,19 +39,9 @@ def _opened(hooks: Path) -> tuple[Any, Any]:
 
 
 class NativeVocabulary:
-    """The bytes of all tokens as a flattened trie.
+    """The bytes of all tokens as a flattened trie; empty for tokens without text.
 
-    Parameters
-    ----------
-    hooks
-        The library of test hooks.
-    texts
-        The bytes of each token, by its id; empty for tokens without text.
-
-    Raises
-    ------
-    ValueError
-        If the library rejects the tokens, for example a token of more than 1,023 bytes.
+    Raises ValueError if the library rejects a token, for example one of more than 1,023 bytes.
     """
 
     def __init__(self, hooks: Path, texts: Sequence[bytes]) -> None:
@@ -68,22 +58,10 @@ class NativeVocabulary:
 
     @property
     def n_nodes(self) -> int:
-        """The number of nodes of the trie, including the root."""
         return int(self.lib.eliza_test_vocabulary_nodes(self.pointer))
 
     def walk(self, span: Mapping[str, Any]) -> NativeWalk:
-        """Start a walk with the constraint of a span.
-
-        Parameters
-        ----------
-        span
-            ``before``, ``after`` and one of ``choices``, ``json``, ``dfa``; see the C header.
-
-        Raises
-        ------
-        ValueError
-            If the library rejects the span.
-        """
+        """Start a walk with the constraint of a span, in the C header's form."""
         return NativeWalk(self, json.dumps(span).encode())
 
     def checked(self, result: Any) -> Any:
@@ -94,7 +72,7 @@ class NativeVocabulary:
 
 
 class NativeWalk:
-    """A constraint with the tokens accepted so far; created by :meth:`NativeVocabulary.walk`."""
+    """A constraint with the tokens accepted so far."""
 
     def __init__(self, vocabulary: NativeVocabulary, span: bytes) -> None:
         self.vocabulary = vocabulary
@@ -113,11 +91,9 @@ class NativeWalk:
         return [int(token) for token in out[:n]]
 
     def allows(self, token: int) -> bool:
-        """Return whether a token is allowed."""
         return bool(self.vocabulary.lib.eliza_test_walk_allows(self.pointer, token))
 
     def accept(self, token: int) -> None:
-        """Append an allowed token to the text."""
         self.vocabulary.lib.eliza_test_walk_accept(self.pointer, token)
 
     def may_end(self) -> bool:

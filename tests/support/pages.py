@@ -63,17 +63,7 @@ LEFT_OUT = "…"
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code.
-
-    Attributes
-    ----------
-    title : str or None
-        The name of the file that the block is written to.
-    why_not_run : str or None
-        The reason in the comment above the block.
-    is_followed_at_once : bool
-        Whether the next block follows without text between the two.
-    """
+    """A block of code. Its title is the name of the file that it is written to."""
 
     language: str
     text: str
@@ -99,7 +89,6 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def programs_of(page: str) -> list[str]:
-    """Return the contents of a page's Python blocks."""
     return [block.text for block in blocks_of(page) if block.language == "python"]
 
 
@@ -123,19 +112,8 @@ def run_block(
 ) -> Iterator[tuple[str, str]]:
     """Run a block; yield each output that the page shows, with the actual output.
 
-    Parameters
-    ----------
-    shown
-        The output that the page shows for a Python block; None = it shows none.
-    namespace
-        The namespace of the page's Python blocks.
-    printed
-        A function that returns the output since its last call.
-
-    Raises
-    ------
-    AssertionError
-        If a command fails.
+    `shown` is the output that the page shows for a Python block, `namespace` the namespace of all
+    Python blocks, and `printed` returns the output since its last call.
     """
     if block.title is not None:
         Path(block.title).write_text(block.text, encoding="utf-8")
@@ -153,7 +131,6 @@ def run_block(
 
 
 def _run(words: Sequence[str], printed: Callable[[], str]) -> str:
-    """Run a command and return its output."""
     if words[0] == "bun":
         done = subprocess.run([BUN, *words[1:]], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -188,7 +165,6 @@ def differences(shown: str, came: str) -> list[str]:
 
 
 def links_of(page: str) -> list[str]:
-    """Return the targets of all links outside code blocks."""
     return LINK.findall(FENCE.sub("", page))
 
 

@@ -22,19 +22,11 @@ STEPS = (
 
 
 class RecordingBinding:
-    """Takes the place of an :class:`eliza_ffi.library.CffiBinding`.
+    """Takes the place of a `CffiBinding` whose pulls have the results `steps`.
 
-    Parameters
-    ----------
-    steps
-        The results of the pulls.
-    has
-        The functions that `supports` reports.
-    failures
-        Maps a call to the exception that it raises; ``"next:1"`` is the second pull.
-    hold
-        A call that blocks until `cancel`, like a long forward pass, and then raises
-        GenerationCancelledError.
+    `failures` maps a call to the exception that it raises; ``"next:1"`` is the second pull. The
+    call `hold` blocks until `cancel`, like a long forward pass, and then raises
+    GenerationCancelledError.
     """
 
     def __init__(

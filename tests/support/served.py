@@ -47,22 +47,9 @@ class Order(pydantic.BaseModel):
 
 
 class Served:
-    """A running server.
+    """A running server with options of ``eliza-ffi serve``, which override `DEFAULTS`.
 
-    Parameters
-    ----------
-    *options
-        Options of ``eliza-ffi serve``; they override `DEFAULTS`.
-    environment
-        Environment variables to add.
-    n_files
-        The limit of open files; None = the limit of the tests.
-
-    Attributes
-    ----------
-    url : str
-        The server's URL without a slash at the end.
-    process : subprocess.Popen
+    `n_files` is its limit of open files; None = the limit of the tests.
     """
 
     def __init__(
@@ -97,7 +84,6 @@ class Served:
         self.url = first.split()[-1].rstrip("/")
 
     def client(self, **more: Any) -> httpx.Client:
-        """Return an HTTP client for this server."""
         return httpx.Client(base_url=self.url, timeout=120, **more)
 
     @property
@@ -133,13 +119,11 @@ class Served:
         return "".join(self._log)
 
     def stop(self, sig: signal.Signals = signal.SIGTERM) -> int:
-        """Stop the server and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
         return self.process.wait(60)
 
     def n_files(self) -> int:
-        """Return the number of open files of the server."""
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def _read_log(self) -> None:

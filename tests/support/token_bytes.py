@@ -15,14 +15,9 @@ NORMAL_TOKEN, USER_DEFINED_TOKEN, BYTE_TOKEN = 1, 4, 6  # llama.cpp's token type
 class TokenBytes:
     """A vocabulary.
 
-    Attributes
-    ----------
-    texts : tuple of bytes
-        The text of each token by its id, as in llama.cpp; empty for control and unused tokens.
-    names : tuple of bytes
-        The same, with the names of control tokens, which other libraries require.
-    control : tuple of int
-        The tokens without text.
+    `texts` are the texts of the tokens by their ids, as in llama.cpp; those of control and unused
+    tokens are empty. `names` have the names of these tokens, which other libraries require, and
+    `control` are their ids.
     """
 
     texts: tuple[bytes, ...]
@@ -91,13 +86,6 @@ class GreedySpeller:
         self._longest = max(map(len, self._token_of))
 
     def spell(self, text: bytes) -> list[int]:
-        """Return the tokens of some bytes.
-
-        Raises
-        ------
-        ValueError
-            If no token matches at some place.
-        """
         spelled: list[int] = []
         at = 0
         while at < len(text):
