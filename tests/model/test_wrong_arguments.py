@@ -589,6 +589,7 @@ LEFT_OUT = {
         *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
         "structured.AnswerWriter.write_value",
     },
+    "takes a run, which only the package creates": {"elizaos.SyncStreamingRunner.run"},
     "takes seconds": {"decisions.DecisionReport.save_plots"},
     "called for every token, so a check would be slow": {
         *("library.CffiBinding.next", "library.CffiBinding.next_many"),
