@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backend_suite.cases import ANSWERS, PROMPTS, WAYS, model_cases
+from backend_suite.cases import ANSWERS, PROMPTS, VOCABULARIES, WAYS, model_cases
 from backend_suite.comparing import Comparison, Subject, compare
 from backend_suite.reporting import details, table
 from backend_suite.rpc_servers import rpc_servers
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("backend", help="folder in build/ with the library to check")
     parser.add_argument("--quick", action="store_true", help="two models, two prompts")
+    parser.add_argument("--vocabulary", choices=VOCABULARIES, help="only models of this size")
     parser.add_argument("--device", help="devices to use, by their names in 'eliza-ffi doctor'")
     options = parser.parse_args(arguments)
     folder = BUILD / options.backend
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _subject(options.backend, folder, options.device) as subject:
             reference = Subject(BUILD / "cpu" / library_file_name(), n_gpu_layers=0)
-            compared = run(reference, subject, quick=options.quick)
+            compared = run(reference, subject, quick=options.quick, size=options.vocabulary)
     except (ElizaError, FetchError, ModelError, OSError, RuntimeError) as error:
         print(f"check_backend: {error}", file=sys.stderr)
         return 2
@@ -68,12 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def run(reference: Subject, subject: Subject, *, quick: bool) -> list[Comparison]:
+def run(
+    reference: Subject, subject: Subject, *, quick: bool, size: str | None = None
+) -> list[Comparison]:
     """Compare on all models, and print each model's placement to standard error."""
     prompts = dict(list(PROMPTS.items())[:2]) if quick else PROMPTS
     answers = dict(list(ANSWERS.items())[:2]) if quick else ANSWERS
     compared: list[Comparison] = []
-    for case in model_cases(quick=quick):
+    for case in model_cases(quick=quick, size=size):
         compared += compare(
             case,
             reference,

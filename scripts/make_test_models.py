@@ -16,7 +16,7 @@ import mmap
 import struct
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -277,8 +277,23 @@ def matrices(shape: Shape, n_vocab: int) -> dict[str, tuple[int, int, float]]:
     return table
 
 
-def write_model(file: Path, name: str, tokenizer: dict[str, Entry], shape: Shape) -> None:
-    """Write a GGUF file with the given tokenizer metadata and random weights."""
+def stored_matrix(shape: Shape, name: str, size: tuple[int, int], std: float) -> NDArray[Any]:
+    """Return a matrix of `random_matrix` in the type of the model, as a GGUF file stores it."""
+    weights = random_matrix(shape.seed, name, size, std)
+    if shape.tensor_type == "q4_k":
+        return q4_k.quantize_q4_k(weights)
+    quantized: NDArray[Any] = gguf.quants.quantize(weights, TENSOR_TYPES[shape.tensor_type][0])
+    return quantized
+
+
+def write_model(
+    file: Path,
+    name: str,
+    tokenizer: dict[str, Entry],
+    shape: Shape,
+    matrix_of: Callable[[Shape, str, tuple[int, int], float], NDArray[Any]] = stored_matrix,
+) -> None:
+    """Write a GGUF file with the given tokenizer metadata and the weights of `matrix_of`."""
     n_vocab = len(tokenizer["tokenizer.ggml.tokens"].value)
     matrix_type, file_type = TENSOR_TYPES[shape.tensor_type]
     writer = gguf.GGUFWriter(file, "llama")
@@ -302,12 +317,8 @@ def write_model(file: Path, name: str, tokenizer: dict[str, Entry], shape: Shape
     for norm in (*norms, "output_norm"):
         writer.add_tensor(f"{norm}.weight", np.ones(shape.n_embd, dtype=np.float32))
     for matrix, (rows, columns, std) in matrices(shape, n_vocab).items():
-        weights = random_matrix(shape.seed, matrix, (rows, columns), std)
-        if matrix_type is GGMLQuantizationType.Q4_K:
-            quantized = q4_k.quantize_q4_k(weights)
-        else:
-            quantized = gguf.quants.quantize(weights, matrix_type)
-        writer.add_tensor(f"{matrix}.weight", quantized, raw_dtype=matrix_type)
+        stored = matrix_of(shape, matrix, (rows, columns), std)
+        writer.add_tensor(f"{matrix}.weight", stored, raw_dtype=matrix_type)
 
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -52,11 +52,6 @@ def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
     return [a / b for a, b in zip(values, others, strict=False)]
 
 
-def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Return the median of the `ratios` within a round."""
-    return median(ratios(values, others))
-
-
 def in_turns(names: Iterable[str], n_rounds: int) -> Iterator[list[str]]:
     """Yield the names for each round; another name is first in the next round."""
     order = list(names)

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -52,27 +52,6 @@ def machine_line(machine: dict[str, Any]) -> str:
         f"eliza-ffi {machine['eliza_ffi']} over llama.cpp {machine['llama_cpp']}; "
         f"{machine['date']}."
     )
-
-
-def one_core_and_the_others() -> tuple[set[int], set[int]] | None:
-    """Split the available cores into one core and the others.
-
-    Returns None if there is only one core, or if the system has no CPU affinity.
-    """
-    affinity = getattr(os, "sched_getaffinity", None)
-    one, *others = sorted(affinity(0)) if affinity else [0]
-    return ({one}, set(others)) if others else None
-
-
-@contextmanager
-def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """Pin the block, and the threads and programs that it starts, to some cores. Linux only."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ and the report shows the memory, files and threads of the process before and aft
     $ python -m bench.serving --quick                # a minute
     $ python -m bench.serving --batching off         # without shared passes
     $ python -m bench.serving --chat --requests 200  # chat instead of decisions
-    $ python -m bench.serving --throughput           # 16 clients, compared with decide_many
     $ python -m bench.serving --beside               # 16 clients, compared with llama-server
     $ python -m bench.serving --chat --beside        # streams of chat, compared with llama-server
     $ python -m bench.serving --beside --render --docs docs/serve.md    # measure nothing
@@ -19,28 +18,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page_tables import markdown_table, number
+from page_tables import markdown_table
 
 from eliza_ffi.model import Model
 
-from ..deciding.workload import subject_named
-from ..parts.figures import median, median_ratio, percentiles
+from ..parts.figures import percentiles
 from ..parts.machine import (
     disturbance,
     machine_facts,
     machine_line,
-    noting_other_programs,
-    on_cores,
-    one_core_and_the_others,
 )
 from ..parts.pages import add_filter, bench_parser, page_of, publish, stored_or_measured
 from ..together.llama_server import find_llama_server
@@ -49,7 +43,6 @@ from .chat import CHAT_MODEL, CLIENTS, ChatEffort, chat_beside_llama_server, tab
 from .chat_workload import chat_mixture
 from .clients import Outcome, ask_all, misbehave
 from .process import ServerProcess, running_server
-from .throughput import Served, figures_of, in_process, our_requests, over_http
 from .workload import Asked, mixture, with_answers
 
 N_DIFFERENT = 400
@@ -62,9 +55,6 @@ QUICK_CLIENTS = (1, 4)
 QUICK_CHAT = ChatEffort(rounds=1, prompt_tokens=16, tokens=8, long_tokens=16, arrivals=2)
 """The clients and the effort of ``--quick`` with ``--chat --beside``."""
 
-WIDE = "wide Q4_K 32k"
-"""A model whose decisions take a fifth of a second, while the embedded model's take a hundredth."""
-
 ROUNDING = 0.05
 """The largest allowed difference of a probability. Requests in the same pass change the rounding,
 which is coarse if weights have few bits."""
@@ -76,13 +66,11 @@ MEMORY_SECONDS = 5.0
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
-    if given.throughput and (given.chat or given.beside):
-        parser.error("expected --throughput alone, got --throughput with --chat or --beside")
     program, peer = find_llama_server()
     if given.beside and given.render is None and program is None:
         parser.error(str(peer.problem))
     if given.clients is None:
-        given.clients = 16 if given.throughput or given.beside else 64
+        given.clients = 16 if given.beside else 64
     if given.quick:
         given.clients, given.requests, given.inputs = 16, 20, 64
     name, measure, page = _bench(given)
@@ -95,8 +83,6 @@ def _bench(
     given: argparse.Namespace,
 ) -> tuple[str, Callable[[argparse.Namespace], dict[str, Any]], Callable[[dict[str, Any]], str]]:
     """Return the name, the measurement and the page of the chosen benchmark."""
-    if given.throughput:
-        return "serving-throughput", _measure, _page_of_throughput
     if given.beside and given.chat:
         return "serving-chat-beside", _compare_chat, _page_of_chat
     if given.beside:
@@ -210,81 +196,6 @@ def _page(facts: dict[str, Any]) -> str:
     return page_of(machine_line(facts["machine"]), table)
 
 
-def _measure(given: argparse.Namespace) -> dict[str, Any]:
-    models = {"embedded": None, WIDE: str(subject_named(WIDE).path())}
-    if given.model is not None:
-        models = {Path(given.model).stem: given.model}
-    measured = {name: _throughput(given, path) for name, path in models.items()}
-    return {"machine": machine_facts(), "clients": given.clients, "models": measured}
-
-
-def _page_of_throughput(results: dict[str, Any]) -> str:
-    measured = results["models"]
-    rows: list[tuple[str, str, Callable[[float], str]]] = [
-        ("requests with 3 questions per second, over HTTP", "served_a_second", number),
-        ("the same in process, with decide_many", "in_process_a_second", number),
-        ("over HTTP / in process", "share", "{:.2f}".format),
-        ("p50 over HTTP, ms", "p50_ms", number),
-        ("p99 over HTTP, ms", "p99_ms", number),
-    ]
-    table_rows = [(label, *(show(f[key]) for f in measured.values())) for label, key, show in rows]
-    if all("client_apart" in facts for facts in measured.values()):
-        shares = (f"{facts['client_apart']['share']:.2f}" for facts in measured.values())
-        table_rows.append(("over HTTP / in process, with the client on its own core", *shares))
-    table = markdown_table((f"{results['clients']} clients", *measured), table_rows)
-    return page_of(machine_line(results["machine"]), table)
-
-
-def _throughput(given: argparse.Namespace, path: str | None) -> dict[str, Any]:
-    """Measure with clients and model on the same cores, and then with the clients on one core.
-
-    In the second measurement, the model has all other cores.
-    """
-    facts = _in_turns(given, path, None, None)
-    if cores := one_core_and_the_others():
-        facts["client_apart"] = _in_turns(given, path, *cores)
-    return facts
-
-
-def _in_turns(
-    given: argparse.Namespace,
-    path: str | None,
-    client_cores: set[int] | None,
-    model_cores: set[int] | None,
-) -> dict[str, Any]:
-    draw = random.Random(given.seed)
-    n_inputs = given.inputs if path is None else max(1, given.inputs // 10)
-
-    def inputs() -> list[str]:
-        return [f"Order {draw.random()} has not come, and I wait." for _ in range(n_inputs)]
-
-    def ask(some: list[str]) -> Served:
-        with on_cores(client_cores) if client_cores else nullcontext():
-            return asyncio.run(over_http(server.address, our_requests(some), given.clients))
-
-    served, theirs = [], []
-    facts: dict[str, Any] = {}
-    with (
-        on_cores(model_cores) if model_cores else nullcontext(),
-        noting_other_programs(facts),
-        Model(path) as model,
-        running_server(path, "auto", given.queue, given.deadline) as server,
-    ):
-        in_process(model, inputs()[:32])
-        ask(inputs()[:32])
-        for _ in range(given.rounds):
-            theirs.append(in_process(model, inputs()))
-            served.append(ask(inputs()))
-    figures = figures_of(served)
-    return facts | {
-        "inputs": n_inputs * given.rounds,
-        "served_a_second": figures.pop("a_second"),
-        "in_process_a_second": median(theirs),
-        "share": median_ratio([each.a_second for each in served], theirs),
-        **figures,
-    }
-
-
 def _compare(given: argparse.Namespace) -> dict[str, Any]:
     program, peer = find_llama_server()
     assert program is not None
@@ -331,19 +242,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = bench_parser("Test the server under load, or measure its speed.")
     parser.add_argument("--model", metavar="FILE", help="a GGUF file (the embedded model)")
     for option, kind, default, what in (
-        ("--clients", int, None, "simultaneous clients (64; 16 with --throughput and --beside)"),
+        ("--clients", int, None, "simultaneous clients (64; 16 with --beside)"),
         ("--requests", int, 2000, "requests of each client (2000)"),
         ("--spoilers", int, 8, "misbehaving clients (8)"),
         ("--queue", int, 32, "the most waiting requests (32)"),
         ("--deadline", float, 300.0, "deadline of a request in seconds (300)"),
         ("--seed", int, 1, "seed of the requests (1)"),
-        ("--inputs", int, 400, "with --throughput and --beside: inputs of a round (400)"),
-        ("--rounds", int, 5, "with --throughput, and with --chat --beside: rounds (5)"),
+        ("--inputs", int, 400, "with --beside: inputs of a round (400)"),
+        ("--rounds", int, 5, "with --chat --beside: rounds (5)"),
     ):
         parser.add_argument(option, type=kind, default=default, metavar="N", help=what)
     parser.add_argument("--batching", choices=("auto", "off"), default="auto")
     parser.add_argument("--quick", action="store_true", help="a short run, one minute")
-    parser.add_argument("--throughput", action="store_true", help="compare with decide_many")
     parser.add_argument("--beside", action="store_true", help="compare with llama-server")
     parser.add_argument("--chat", action="store_true", help="ask for chat instead of decisions")
     add_filter(parser, "--only", "this model, with --beside", choices=BESIDE)

@@ -1,4 +1,4 @@
-"""Measure decisions per second over HTTP, and of the same model in this process."""
+"""Measure requests per second over HTTP."""
 
 from __future__ import annotations
 
@@ -8,42 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eliza_ffi.model import Model
-
 from ..parts.figures import median, percentiles
 from .wire import Connection
 
-QUESTIONS: list[dict[str, Any]] = [
-    {
-        "type": "choice",
-        "instructions": "Which team should read this?",
-        "choices": [{"value": "billing"}, {"value": "support"}, {"value": "sales"}],
-    },
-    {"type": "predicate", "instructions": "The writer needs an answer today."},
-    {
-        "type": "score",
-        "instructions": "How angry is the writer?",
-        "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
-    },
-]
-
 Request = tuple[str, Any]
 """The path and the body of a request."""
-
-
-def in_process(model: Model, inputs: Sequence[str]) -> float:
-    """Return the decisions per second of `Model.decide_many`."""
-    begin = time.perf_counter()
-    model.decide_many(inputs, QUESTIONS)
-    return len(inputs) / (time.perf_counter() - begin)
-
-
-def our_requests(inputs: Sequence[str]) -> list[list[Request]]:
-    """Return a request for each input, with the questions that `in_process` asks."""
-    return [
-        [("/v1/decisions", {"model": "any", "input": given, "questions": QUESTIONS})]
-        for given in inputs
-    ]
 
 
 @dataclass(frozen=True)
@@ -106,7 +75,8 @@ async def over_http(
                 if status != 200:
                     raise RuntimeError(f"{status}: {answer}")
                 answers[i].append(answer)
-                if headers.get("connection", "").lower() == "close":
+                # llama-server closes the connection after a stream without saying so.
+                if headers.get("connection", "").lower() == "close" or isinstance(answer, list):
                     connection.close()
                     connection = await Connection.to(address)
             seconds[i] = time.perf_counter() - begin

@@ -68,13 +68,16 @@ ANSWERS: dict[str, list[str]] = {
 }
 
 
-def model_cases(*, quick: bool) -> list[ModelCase]:
-    """Return the models, written on first use; only two of them if `quick`."""
-    cases = [ModelCase("trained 2k", default_model_path())]
-    for size, vocabulary in VOCABULARIES.items():
+def model_cases(*, quick: bool, size: str | None = None) -> list[ModelCase]:
+    """Return the models, written on first use; only two of them if `quick`.
+
+    `size` selects those with a vocabulary of this size, and leaves out the embedded model.
+    """
+    cases = [ModelCase("trained 2k", default_model_path())] if size is None else []
+    for each, vocabulary in VOCABULARIES.items():
         for kind in TYPES:
-            if quick and (size, kind) != ("32k", "q8_0"):
+            if (quick and (each, kind) != ("32k", "q8_0")) or size not in (None, each):
                 continue
             path = cached_model(vocabulary, tensor_type=kind, **SHAPE)
-            cases.append(ModelCase(f"random {size} {kind}", path))
+            cases.append(ModelCase(f"random {each} {kind}", path))
     return cases
