@@ -45,7 +45,9 @@ PORT  ?= 8080
 MODEL ?=
 .PHONY: demo serve
 demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
-	@$(BIN)/eliza-ffi demo
+	@$(BIN)/eliza-ffi demo > build/demo.txt || { cat build/demo.txt; exit 1; }
+	@awk '/: [0-9]+ messages/ { n = 0 } NF == 0 || ++n <= 6 || / right \(/ || /^total/' build/demo.txt
+	@echo "The other choices are in build/demo.txt."
 
 serve: cpu $(VENV)/with-serve ## serve a model over HTTP on 127.0.0.1 (PORT=8080, MODEL=)
 	@$(BIN)/eliza-ffi serve --port $(PORT) $(if $(MODEL),--model '$(MODEL)') $(SERVE_ARGS)
@@ -321,7 +323,8 @@ else
 WHEEL_COMPILER = -Cinstall.strip=false -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
     -Ccmake.define.ELIZA_ZIG=$(ZIG) -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28
 endif
-.PHONY: wheel wheel-windows wheel-linux sdist release
+ARCHIVES := archive-x86_64 archive-aarch64
+.PHONY: wheel wheel-windows wheel-linux sdist release $(ARCHIVES)
 wheel: $(if $(filter windows,$(BACKEND)),wheel-windows,wheel-linux) ## build a portable wheel into dist/ (BACKEND=vulkan or cuda for GPUs, windows for Windows)
 
 wheel-linux: $(VENV)/with-release
@@ -348,8 +351,6 @@ sdist: $(VENV)/with-release
 	@$(BIN)/python -m build --sdist --outdir dist $(WHEEL_SOURCE)
 
 # Archives for C in dist/, for the processors of the wheels.
-ARCHIVES := archive-x86_64 archive-aarch64
-.PHONY: $(ARCHIVES)
 $(ARCHIVES): archive-%: $(VENV)/with-release
 	$(call build-in,build/archive-$*,-DELIZA_NATIVE=OFF -DELIZA_C_ARCHIVE=linux-$* -DELIZA_ZIG=$(ZIG) -DELIZA_ZIG_TARGET=$*-linux-gnu.2.28 \
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake)
@@ -401,8 +402,6 @@ PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # Installs the package in development mode: Python imports it from the checkout and loads the library from build/cpu.
 # Debian 12's pip is too old for -C.
 IN_PLACE = -Cwheel.cmake=false -Ceditable.mode=inplace
-
-# The package, with what it needs to run and to be compiled
 $(VENV)/package: pyproject.toml Makefile
 	$(NEEDS) compiler python
 	@mkdir -p build
