@@ -29,7 +29,8 @@ python=${PYTHON:-$PWD/.venv/bin/python}
 end=$((SECONDS + ${BUDGET:-480}))
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 PYTHONHASHSEED=0
 export ELIZA_FFI_LIBRARY=$PWD/build/$BACKEND/libelizainference.so
-[ "$BACKEND" = cpu ] || export LLAMA_SERVER=${LLAMA_SERVER:-$PWD/build/peers-$BACKEND/bin/llama-server}
+[ "$BACKEND" = cpu ] && peers=build/peers || peers=build/peers-$BACKEND
+export LLAMA_SERVER=${LLAMA_SERVER:-$PWD/$peers/bin/llama-server}
 mkdir -p "$out"
 rm -f "$out"/{loads.json,steps.jsonl,models.txt,log.txt,*.md}
 
@@ -48,20 +49,25 @@ step() {
     printf '%-24s %s, %d s\n' "$name" "$status" $((SECONDS - begin))
 }
 
+# The commands of `make build` and `make peers`, which would also install Python packages.
 build_missing() {
     for each in cpu "$BACKEND"; do
-        [ -e "build/$each/libelizainference.so" ] || make build BACKEND="$each" || return
+        [ -e "build/$each/libelizainference.so" ] && continue
+        "$python" scripts/check_toolchain.py "$each" &&
+            cmake -S native -B "build/$each" -G Ninja -DPython3_EXECUTABLE="$python" -DELIZA_BACKEND="$each" \
+                "-DELIZA_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES:-}" &&
+            cmake --build "build/$each" --parallel || return
     done
-    [ "$BACKEND" = cpu ] || [ -x "$LLAMA_SERVER" ] ||
-        { cmake -S "$("$python" scripts/fetch_llama_cpp.py)" -B "build/peers-$BACKEND" -G Ninja \
-            -DCMAKE_BUILD_TYPE=Release -DGGML_CUDA=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF \
-            -DLLAMA_USE_PREBUILT_UI=OFF "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES:-native}" &&
-            cmake --build "build/peers-$BACKEND" --target llama-server --parallel; }
+    [ -x "$LLAMA_SERVER" ] && return
+    cmake -S "$("$python" scripts/fetch_llama_cpp.py)" -B "build/peers-$BACKEND" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+        -DGGML_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES:-native}" -DLLAMA_OPENSSL=OFF \
+        -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF &&
+        cmake --build "build/peers-$BACKEND" --target llama-server --parallel
 }
 export -f build_missing
 export BACKEND python
 
-step build 300 build.txt bash -c build_missing
+step build 300 build.txt bash -c 'build_missing >&2'
 step models 90 models.txt "$python" scripts/gpu_session.py
 check=("$python" scripts/check_backend.py "$BACKEND" --vocabulary 32k)
 [ -n "${REHEARSAL:-}" ] && check+=(--quick)
@@ -81,10 +87,10 @@ done < "$out/models.txt"
 
 {
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null || echo "No NVIDIA GPU."
-    echo
+    printf '\nllama-server: %s\n\n' "$("$LLAMA_SERVER" --list-devices 2>&1 | tail -n +2 | xargs)"
     cat "$out/loads.md"
     for each in check check-exact; do printf '\n%s:\n\n' "$each"; cat "$out/$each.md"; done
     printf '\n| step | result | seconds |\n| :-- | :-- | --: |\n'
     sed 's/^{"step": "\(.*\)", "status": "\(.*\)", "seconds": \(.*\)}$/| \1 | \2 | \3 |/' "$out/steps.jsonl"
 } > "$out/results.md"
-rm -f "$out"/{output,build.txt,loads.md,check.md,check-exact.md}
+rm -f "$out"/{output,loads.md,check.md,check-exact.md}

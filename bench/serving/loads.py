@@ -262,7 +262,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lambda: measure(name, given.file, not given.no_grammar),
         key=("model", "load", "clients"),
     )
-    return publish("loads", results, markdown(results), given)
+    publish("loads", results, markdown(results), given)
+    return int(sum(cell["model"] == name for cell in results["cells"]) <= len(LOADS))
 
 
 if __name__ == "__main__":
