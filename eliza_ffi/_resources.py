@@ -10,7 +10,14 @@ from pathlib import Path
 
 from .errors import ElizaError
 
-__all__ = ["checkout_root", "default_model_path", "fixture_path", "header_path", "header_text", "package_folders"]
+__all__ = [
+    "checkout_root",
+    "default_model_path",
+    "fixture_path",
+    "header_path",
+    "header_text",
+    "package_folders",
+]
 
 
 def package_folders() -> list[Path]:
