@@ -6,6 +6,7 @@ with the square of the number of fields of an object. At these limits it is abou
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -50,14 +51,24 @@ def checked_schema(schema: Any) -> str:
     Raise InvalidArgumentError with the location if the schema is not JSON, a keyword's value has a
     wrong form, or a limit is exceeded.
     """
-    _check_parts(schema)
     try:
         text = json.dumps(schema, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (RecursionError, TypeError, ValueError) as error:
+        _check_parts(schema)
         raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
-    _check_bytes("the schema", text, MOST_SCHEMA_BYTES)
-    checked_draft(text)
+    state = _state_of(text)
+    if not state:
+        _check_parts(schema)
+        _check_bytes("the schema", text, MOST_SCHEMA_BYTES)
+        checked_draft(text)
+        state.append("checked")
     return text
+
+
+@functools.lru_cache(maxsize=64)
+def _state_of(text: str) -> list[str]:
+    """Return a list for each recent schema, which is empty until the schema has been checked."""
+    return []
 
 
 def _check_parts(schema: Any) -> None:
