@@ -73,11 +73,13 @@ class Vocabulary:
 
     def controls(self, tokens: Sequence[int]) -> dict[int, str]:
         """Return the control tokens among `tokens`, with the text of each."""
-        return {token: text for token in set(tokens) if (text := self._control(token))}
+        known = self._texts_of(tokens)
+        return {token: text for token in set(tokens) if (text := known[token])}
 
     def in_order(self, tokens: Sequence[int]) -> list[int]:
         """Return the control tokens among `tokens`, in their order."""
-        return [token for token in tokens if self._control(token)]
+        known = self._texts_of(tokens)
+        return [token for token in tokens if known[token]]
 
     def pieces(self, text: str, tokens: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
         """Split `text` at its control tokens: yield each plain piece and the token after it.
@@ -88,7 +90,7 @@ class Vocabulary:
         """
         takes_right = False
         for token in self.in_order(tokens):
-            plain, _, text = text.partition(self._control(token))
+            plain, _, text = text.partition(self._known[token])
             plain = plain.lstrip(ASCII_SPACE) if takes_right else plain
             takes_left, takes_right = self._takes_space(token)
             yield plain.rstrip(ASCII_SPACE) if takes_left else plain, [token]
@@ -97,15 +99,18 @@ class Vocabulary:
     def _takes_space(self, token: int) -> tuple[bool, bool]:
         """Return whether a control token includes white space before it, and after it."""
         if token not in self._taking_space:
-            control = self._control(token)
+            control = self._texts_of([token])[token]
             before, after = self.read(f" {control}"), self.read(f"{control} ")
             self._taking_space[token] = (before == [token], after == [token])
         return self._taking_space[token]
 
-    def _control(self, token: int) -> str:
-        """Return the text of a control token, or an empty string for any other token."""
-        if token not in self._known:
+    def _texts_of(self, tokens: Sequence[int]) -> dict[int, str]:
+        """Return the texts of control tokens, and an empty string for each other token.
+
+        The result has these tokens, and all earlier ones.
+        """
+        for token in set(tokens).difference(self._known):
             plain = self._detokenize([token], unparse_special=False)
             spelled = self._detokenize([token], unparse_special=True)
             self._known[token] = spelled if not plain or token in self._marks else ""
-        return self._known[token]
+        return self._known
