@@ -266,7 +266,8 @@ class CffiBinding:
                 )
             raise kind(f"cannot open a stream: {said or 'the library gave no reason'}")
         try:
-            self._reraise_from_callbacks(ctx)
+            if interrupts or self._callbacks:
+                self._reraise_from_callbacks(ctx)
         except BaseException:
             self.close(stream)
             raise
@@ -352,7 +353,8 @@ class CffiBinding:
             self._take(stream.error)  # the text of a long token does not fit: enlarge the buffer
             stream.text_cap *= 4
             stream.text = self._ffi.new("char[]", stream.text_cap)
-        self._reraise_from_callbacks(stream.ctx)
+        if interrupts or self._callbacks:
+            self._reraise_from_callbacks(stream.ctx)
         if status < 0:
             raise self._stream_error(stream, status, "generate")
         done = status == 1
@@ -386,7 +388,8 @@ class CffiBinding:
         with self._turn(stream, "generate"):
             status = push(stream.pointer, limit, token_callback(), handle, stream.error)
             state.reraise()
-            self._reraise_from_callbacks(stream.ctx)
+            if interrupts or self._callbacks:
+                self._reraise_from_callbacks(stream.ctx)
             if status < 0:
                 raise self._stream_error(stream, status, "generate")
         tail = state.decoder.decode(b"", True)
@@ -614,7 +617,8 @@ class CffiBinding:
         if handle:
             handle = self._ffi.gc(handle, self._lib.eliza_inference_free_choices)
         said = self._take(error)
-        self._reraise_from_callbacks(ctx)
+        if interrupts or self._callbacks:
+            self._reraise_from_callbacks(ctx)
         if kind is not None:
             raise kind(said or "the library rejected the choices")
         return PreparedChoices(handle, longest[0], n)
@@ -1026,12 +1030,10 @@ class CffiBinding:
 
     def _reraise_from_callbacks(self, ctx: Any) -> None:
         """Raise the exception of a callback of the context, now that the C call has returned."""
-        if interrupts:
-            raise_interrupt()
-        if self._callbacks:
-            for (of, _), state in list(self._callbacks.items()):
-                if of == ctx:
-                    state.reraise()
+        raise_interrupt()
+        for (of, _), state in list(self._callbacks.items()):
+            if of == ctx:
+                state.reraise()
 
     # ---- results ----------------------------------------------------------------------------
 
@@ -1043,11 +1045,12 @@ class CffiBinding:
         function = self._functions[name]
         if not isinstance(ctx, self._ffi.CData):
             self._check_ctx(ctx)
-        if ctx != self._ffi.NULL:
+        if self._dialect.checks_contexts and ctx != self._ffi.NULL:
             self._dialect.check(ctx, doing)
         error = self._ffi.new("char **")
         status = int(function(ctx, *arguments, error))
-        self._reraise_from_callbacks(ctx)
+        if interrupts or self._callbacks:
+            self._reraise_from_callbacks(ctx)
         if status < 0:
             raise error_from_status(status, self._take(error), doing)
         return status
@@ -1057,7 +1060,8 @@ class CffiBinding:
         function = self._functions[name]
         with self._turn(stream, doing):
             status = int(function(stream.pointer, *arguments, stream.error))
-            self._reraise_from_callbacks(stream.ctx)
+            if interrupts or self._callbacks:
+                self._reraise_from_callbacks(stream.ctx)
             if status < 0:
                 raise self._stream_error(stream, status, doing)
         return status

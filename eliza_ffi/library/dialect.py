@@ -44,10 +44,13 @@ class Dialect:
         The ``max_tokens`` that means "no limit" to ``generate``.
     reports_rejected_tries : bool
         Whether ``set_token_trie`` returns a status.
+    checks_contexts : bool
+        Whether :meth:`check` has an effect.
     """
 
     no_limit = 0
     reports_rejected_tries = True
+    checks_contexts = False
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -81,6 +84,7 @@ class OlderDialect(Dialect):
     """Makes the checks that an older library does not make itself."""
 
     no_limit = 2**31 - 1  # some libraries read 0 as "no token"
+    checks_contexts = True
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
