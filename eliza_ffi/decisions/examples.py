@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..checks import check_several, found, wrong
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
+from ..terminal import counted
 from .answers import name_of
 from .asking import WantedHidden, ask_many
 from .models.model_asking import decision_model_of
@@ -220,7 +221,8 @@ def _pair(index: int, example: Any, names: Sequence[str]) -> tuple[Any, Mapping[
     is_pair = isinstance(example, Sequence) and not isinstance(example, str | bytes)
     if not is_pair or len(example) != 2:
         answers = "a right answer" if len(names) == 1 else "right answers"
-        raise wrong(f"example {index}", f"a pair of an input and {answers}", example)
+        hint = f"it has {counted(len(example), 'item')}" if is_pair else ""
+        raise wrong(f"example {index}", f"a pair of an input and {answers}", example, hint)
     value, answers = example
     if isinstance(answers, Mapping):
         return value, answers

@@ -232,8 +232,9 @@ def test_malformed_answers_are_rejected(answers: Any, reason: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         read_examples([URGENT, TONE, MOOD, TOPICS], [("w", {}), ("x", answers)])
     assert reason in str(raised.value)
-    for example in ("x", ("x", {}, {})):
-        with pytest.raises(InvalidArgumentError, match="example 0 must be a pair of an input and"):
+    for example, found in (("x", "got 'x'"), (("x", {}, {}), "got a tuple; it has 3 items")):
+        expected = f"example 0 must be a pair of an input and a right answer, {found}$"
+        with pytest.raises(InvalidArgumentError, match=expected):
             read_examples([URGENT], [example])
 
 
