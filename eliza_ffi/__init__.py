@@ -52,8 +52,8 @@ if TYPE_CHECKING:
         StructuredResult,
     )
 
-    __version__: str
-    """The version of the installed package."""
+__version__: str
+"""The version of the installed package."""
 
 __all__ = [
     "AsyncModel",
