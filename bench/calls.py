@@ -100,10 +100,10 @@ def main() -> None:
                 request()
             n_python = count(request)
             kept, library.n_calls = binding._lib, 0
-            binding._lib = library
+            binding._lib = binding.library.lib = library
             binding._functions.clear()
             request()
-            binding._lib = kept
+            binding._lib = binding.library.lib = kept
             binding._functions.clear()
             print(f"{name:28}{n_python:6,} Python calls{library.n_calls:5} library calls")
 
