@@ -236,7 +236,7 @@ class MaskedSteps:
         if forced:
             self._binding.set_forced_tokens(stream, forced)
         else:
-            self._binding.set_token_mask(stream, computer.mask(source))
+            self._binding.set_token_mask(stream, self._without_repeats(computer.mask(source)))
         n_left = len(forced) or 1
         while n_left > 0:
             self._check()
@@ -254,6 +254,17 @@ class MaskedSteps:
                 yield step
             if step.done:
                 return
+
+    def _without_repeats(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Return a mask without the tokens that give an object a field for the second time."""
+        if self._plan is None or not (repeats := self._plan.repeats):
+            return mask
+        assert isinstance(self._masks, GuidanceMasks)  # only they have a plan
+        others = mask.copy()
+        for text in repeats:
+            for token in self._masks.vocabulary.starting_with(text):
+                others[token // 32] &= ~np.uint32(1 << token % 32)
+        return others if others.any() else mask
 
     def _current_source(self) -> MaskSource:
         """Return the mask source after it has read all tokens."""

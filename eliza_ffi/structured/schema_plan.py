@@ -351,6 +351,8 @@ class PlanReader:
         self._plan = plan
         self._text = bytearray()
         self._at = 0  # everything before this offset has been read; `fixed` counts as written
+        self._name_at = 0  # where the name of the next field begins, if it is free
+        self._used: list[bytes] = []  # the names that this field cannot have, as JSON
         self._chosen: int | None = None
         self._steps: Steps | None = self._answer()
         self._resume()
@@ -373,6 +375,12 @@ class PlanReader:
     def beyond(self) -> bytes:
         """The text after the beginning of `choice` that a free token has already written."""
         return bytes(self._text[self._at :])
+
+    @property
+    def repeats(self) -> list[bytes]:
+        """The texts that would end the name of a field which the object already has."""
+        begun = bytes(self._text[self._name_at :]) if self._used else b""
+        return [name[len(begun) :] for name in self._used if name.startswith(begun)]
 
     def push(self, data: bytes) -> None:
         """Add text that was written without the reader's choices."""
@@ -508,7 +516,7 @@ class PlanReader:
         fields: Mapping[str, Any] = part.get("properties", {})
         names = list(fields)
         others = part.get("additionalProperties", True)
-        index, n = 0, 0
+        index, n, used = 0, 0, list[bytes]()
         while True:
             labels = self._plan.fields_at(part, index, n, following)
             name = names[index] if index < len(names) else str(n)
@@ -518,10 +526,13 @@ class PlanReader:
                 return
             if name is True:
                 self._at -= 1  # its quote
+                self._name_at, self._used = self._at, used
                 name = read_json((yield from self._free()).decode())
+                self._used = []
                 self._expect(self._plan.colon)
             index = names.index(name) + 1 if name in names[index:] else len(names)
             n += 1
+            used.append(json_text(name).encode())
             after = self._plan.fields_at(part, index, n, following)
             only = after[0].certain if len(after) == 1 else ""
             yield from self._value(fields.get(name, others), _joined(path, name), only)

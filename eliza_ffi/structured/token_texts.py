@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -131,6 +133,17 @@ class TokenTexts:
     def controls(self) -> frozenset[int]:
         """The tokens in `control`, for fast membership tests."""
         return frozenset(self.control)
+
+    @lazy_property
+    def _in_order(self) -> list[tuple[bytes, int]]:
+        return sorted((text, token) for token, text in enumerate(self.texts))
+
+    def starting_with(self, beginning: bytes) -> list[int]:
+        """Return the tokens whose text begins with these bytes."""
+        first = bisect_left(self._in_order, (beginning, -1))
+        following = itertools.islice(self._in_order, first, None)
+        found = itertools.takewhile(lambda entry: entry[0].startswith(beginning), following)
+        return [token for _, token in found]
 
     @property
     def n_vocab(self) -> int:

@@ -375,3 +375,37 @@ def test_max_tokens_limits_all_tokens(tiny_model: Model, n: int) -> None:
 def test_a_schema_without_keywords_has_no_choices(schema: str) -> None:
     plan = plan_of_text(schema)
     assert plan is not None and plan.start().choice is None
+
+
+OPEN = {"type": "object", "additionalProperties": {"enum": [1, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("written", "repeats"),
+    [
+        ('{"ab":1,', []),
+        ('{"ab":1,"', [b'ab"']),
+        ('{"ab":1,"a', [b'b"']),
+        ('{"ab":1,"ax', []),
+        ('{"a":1,"b":2,"', [b'a"', b'b"']),
+        ('{"\\"":1,"\\', [b'""']),
+    ],
+)
+def test_names_that_the_object_has_must_not_come_again(written: str, repeats: list[bytes]) -> None:
+    reader = SchemaPlan(OPEN).start()
+    for char in written:
+        reader.push(char.encode())
+    assert reader.repeats == repeats
+
+
+def test_an_open_object_has_no_field_twice(tiny_model: Model) -> None:
+    prompt = '{"a":1,"a":1,"a":1,"a":1,'  # without the rule, the model repeats a field here
+    result = tiny_model.fill(prompt, OPEN, max_tokens=160, on_limit="close")
+    names: list[str] = []
+
+    def note(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        names.extend(name for name, _ in fields)
+        return dict(fields)
+
+    json.loads(result.text, object_pairs_hook=note)
+    assert len(names) == len(set(names)) > 1
