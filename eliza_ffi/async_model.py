@@ -52,7 +52,7 @@ class _Requests(Model):
     def __init__(self, model: Model) -> None:
         self.session = model.session
 
-    def _done(self, task: Task[Any]) -> Any:
+    def _execute(self, task: Task[Any]) -> Any:
         return task.run_async
 
     def _steps(self, run: Run[Any], timeout: float | None) -> Any:

@@ -1122,7 +1122,7 @@ class Model:
         settings = with_input_prior(self, asked, None, settings)
         checked = settings_for(self.session, asked, settings)
         task = decision_task(self.session, input, asked, checked, timeout)
-        return cast(Decision, self._done(task))
+        return cast(Decision, self._execute(task))
 
     def decide_many(
         self,
@@ -1635,8 +1635,7 @@ class Model:
         cache: CacheOptions | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Load a file of :meth:`save_prompt_cache` into a free slot, for prompts that begin with
-        its tokens.
+        """Load a file of :meth:`save_prompt_cache` into a free slot.
 
         Pass the whole prompt to later requests. Only the tokens after the restored ones are
         decoded. The slot is not reserved: another prompt may overwrite it later.
@@ -1678,9 +1677,9 @@ class Model:
         read: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Run a request and return its result; parameters as :class:`.task.Task`."""
-        return self._done(Task(self.session, run, timeout, on_step=on_step, read=read))
+        return self._execute(Task(self.session, run, timeout, on_step=on_step, read=read))
 
-    def _done(self, task: Task[Any]) -> Any:
+    def _execute(self, task: Task[Any]) -> Any:
         return task.run()
 
     def _steps(self, run: Run[Any], timeout: float | None) -> Iterator[Any]:

@@ -80,8 +80,8 @@ def _runs(
 def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
     """Return how many inputs of a batch are worked on at the same time.
 
-    Reasonings share forward passes like any generated text, so all slots can be in use. The jobs
-    still limit how many decisions run at the same time.
+    Reasonings share forward passes like any generated text, so all slots can be in use. The
+    decisions after them have a limit of their own (`score_run`).
 
     Parameters
     ----------

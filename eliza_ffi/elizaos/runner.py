@@ -206,6 +206,7 @@ class SyncStreamingRunner(_Runner):
     def _steps(
         self, steps: Generator[StreamStep | RunResult, None, None]
     ) -> Generator[StreamStep, None, None]:
+        """Yield steps without the result."""
         with closing(steps):
             for step in steps:
                 if isinstance(step, StreamStep):

@@ -183,7 +183,7 @@ class DeciderActor:
             If a failure does not concern a single input.
         """
         return _run_each(
-            inputs, lambda input: self._rows.job(raise_error(input)), self._rows.at_once
+            inputs, lambda input: self._rows.task(raise_error(input)), self._rows.at_once
         )
 
     def __call__(self, batch: Any) -> Any:
@@ -237,7 +237,7 @@ def decide_each(
 def _run_each(
     items: Iterable[Any], start: Callable[[Any], Task[Decision]], at_once: int
 ) -> list[Any]:
-    """Run the jobs of all items; return their results, or the errors of single items."""
+    """Run the tasks of all items; return their results, or the errors of single items."""
     found = run_many(
         items, start, at_once=at_once, total=None, progress=None, return_exceptions=True
     )

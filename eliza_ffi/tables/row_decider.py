@@ -69,7 +69,7 @@ class RowDecider:
         self.at_once = inputs_at_once(model.session, self._settings.think, None)
         think = min(self._settings.think, 1)
         test = replace(self._settings, think=think, think_below=1.0, think_share=1.0)
-        self._job(TEST_INPUT, test).run()  # without counting it
+        self._task(TEST_INPUT, test).run()  # without counting it
 
     def fit_prior(self, inputs: Sequence[Any]) -> None:
         """Divide the probabilities of all rows by a prior of these inputs."""
@@ -89,14 +89,14 @@ class RowDecider:
     def decide(self, input: Any) -> Decision:
         """Answer the questions about the input of a row. Several threads may call this."""
         settings = self._doubts.settings_of(next(self._numbers), self._settings)
-        decision: Decision = self._doubts.seen(self._job(input, settings).run())
+        decision: Decision = self._doubts.seen(self._task(input, settings).run())
         if self._recent is not None:
             self._recent.add(decision)
         return decision
 
-    def job(self, input: Any) -> Task[Decision]:
-        """Return the job that answers the questions about the input of a row."""
-        return self._job(input, self._settings)
+    def task(self, input: Any) -> Task[Decision]:
+        """Return the task that answers the questions about the input of a row."""
+        return self._task(input, self._settings)
 
     def reasons_to_doubt(self) -> list[str]:
         """Return what suggests that the prompt does not work."""
@@ -117,5 +117,5 @@ class RowDecider:
         calibration = self._settings.calibration
         self._recent = None if calibration is None else RecentAnswers(calibration, keeps_all=True)
 
-    def _job(self, input: Any, settings: Settings) -> Task[Decision]:
+    def _task(self, input: Any, settings: Settings) -> Task[Decision]:
         return decision_task(self._model.session, as_one_input(input), self._questions, settings)

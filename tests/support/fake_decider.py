@@ -66,7 +66,7 @@ class FakeRowDecider:
     def decide(self, given: Any) -> Decision:
         return self._model.decide(given, self._questions, **self._settings)
 
-    def job(self, given: Any) -> RunJob[Decision]:
+    def task(self, given: Any) -> RunJob[Decision]:
         return RunJob(partial(self.decide, given), lambda: None)
 
     def resume(self, counts: AnswerCounts) -> None:
