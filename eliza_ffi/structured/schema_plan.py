@@ -296,10 +296,10 @@ class SchemaPlan:
             return self._is_impossible[id(part)]
 
     def _find_impossible(self, part: Any) -> None:
-        """Find out for a resolved schema, and for all that it needs, whether they are impossible.
+        """Find out whether a resolved schema is impossible, and each schema that it needs.
 
-        Schemas can need each other, so this starts with all of them possible, and repeats until no
-        more turn out to be impossible.
+        Schemas can need each other. So all of them count as possible at first, and the loop goes on
+        until it finds no more impossible ones.
         """
         needs: dict[int, list[list[Any]]] = {}
         reached = [part]
