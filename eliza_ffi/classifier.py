@@ -270,7 +270,7 @@ class Classifier:
         return opened[1]
 
     def _labels(self, right: Sequence[Any]) -> dict[Any, str | None]:
-        """Return the labels with their descriptions: the constructor's, or else those in `right`."""
+        """Return the labels with descriptions: the constructor's, or else those in `right`."""
         labels = self.labels
         if labels is None:
             for i, label in enumerate(right):
