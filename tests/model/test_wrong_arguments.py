@@ -585,6 +585,7 @@ LEFT_OUT = {
             "session.Reading.take",
             "structured.StructuredResult.of",
             "structured.Guidance.schema_text",
+            "structured.TokenTexts.starting_with",
         ),
         *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
         "structured.AnswerWriter.write_value",
