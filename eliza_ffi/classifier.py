@@ -64,7 +64,7 @@ class Classifier:
     Attributes
     ----------
     classes_ : array, shape [n_labels]
-        The labels, in the order of the columns of :meth:`predict_proba`.
+        The sorted labels, which are the columns of :meth:`predict_proba`.
     method_ : str
         The method of the calibration; ``"examples"`` if the texts are in the prompt, and ``"none"``
         before :meth:`fit`.
@@ -158,7 +158,8 @@ class Classifier:
                 raise InvalidArgumentError(
                     f"y[{i}]: expected one of {values!r:.200}, got {label!r}"
                 )
-        examples = list(zip(texts, map(str, right), strict=True))
+        text_of = {value: str(value) for value in labels}  # labels of 0 and 1 match 1.0 and True
+        examples = [(text, text_of[label]) for text, label in zip(texts, right, strict=True)]
         check_one_of("method", self.method, (*METHODS, "auto"))
         if len(texts) < LEAST_LABELS and self.method == "auto":
             self._set(labels, None, examples)
@@ -184,7 +185,7 @@ class Classifier:
         decisions = self._model().decide_many(
             texts, [self._asked], examples=self._examples or None, calibration=self._calibration
         )
-        columns = {value: i for i, value in enumerate(self._asked.values)}
+        columns = {str(value): i for i, value in enumerate(_in_order(self._shown))}
         log_p = np.empty((len(texts), n_labels))
         for row, decision in zip(log_p, decisions, strict=True):
             answer = cast(ChoiceAnswer, decision[0])
@@ -276,7 +277,7 @@ class Classifier:
             for i, label in enumerate(right):
                 if not isinstance(label, str | int | float):
                     raise wrong(f"y[{i}]", "a string or a number", label)
-            labels = sorted(set(right), key=lambda value: (type(value).__name__, value))
+            labels = _in_order(set(right))
             if len(labels) < 2:
                 raise InvalidArgumentError(
                     f"expected at least two labels, got {labels}: pass labels to the constructor, "
@@ -301,7 +302,7 @@ class Classifier:
         self._asked, self._shown = self._question(labels), labels
         self._calibration, self._examples = calibration, examples
         kinds = {type(value) for value in labels}
-        self.classes_ = np.array(list(labels), dtype=None if len(kinds) == 1 else object)
+        self.classes_ = np.array(_in_order(labels), dtype=None if len(kinds) == 1 else object)
         self.method_, self.nll_ = "examples" if examples else "none", {}
         if calibration is not None:
             (fitted,) = calibration.questions
@@ -338,6 +339,15 @@ def _values(column: Any, name: str = "y") -> list[Any]:
         if value is None or value != value:  # an empty cell of pandas is NaN
             raise wrong(f"{name}[{i}]", "a value", value)
     return values
+
+
+def _in_order(labels: Iterable[Any]) -> list[Any]:
+    """Sort labels. scikit-learn's metrics expect the columns of probabilities in this order."""
+
+    def key(label: Any) -> tuple[str, Any]:
+        return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
+
+    return sorted(labels, key=key)
 
 
 def _log(probability: float) -> float:

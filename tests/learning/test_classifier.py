@@ -92,6 +92,8 @@ def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
     classifier = Classifier(tiny_model).fit(np.array(TEXTS), numbers)
     assert classifier.classes_.tolist() == [3, 7]
     assert classifier.predict(TEXTS[:1]).dtype == numbers.dtype
+    equal = Classifier(tiny_model, [7, 3]).fit(TEXTS[20:28], numbers[20:28].astype(float))
+    assert equal.classes_.tolist() == [3, 7]
     described = Classifier(tiny_model, {"tool": "for work", "animal": "alive", "plant": None})
     assert described.predict_proba(["x"]).shape == (1, 3)
     assert described.fit(TEXTS, LABELS).method_ != "head"  # there is no plant
@@ -202,6 +204,9 @@ def test_scikit_learn_can_use_it(tiny_model: Model) -> None:
     )
     search.fit(np.array(TEXTS), np.array(LABELS))
     assert len(search.cv_results_["mean_test_score"]) == 2
+    descending = Classifier(tiny_model, ["tool", "animal"])
+    areas = cross_val_score(descending, TEXTS, LABELS, cv=2, scoring="roc_auc")
+    assert areas.min() > 0.9  # scikit-learn takes the last column for the label "tool"
 
 
 # Those of scikit-learn's checks that give an estimator no numbers as inputs.
