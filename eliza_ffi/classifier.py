@@ -185,7 +185,7 @@ class Classifier:
         decisions = self._model().decide_many(
             texts, [self._asked], examples=self._examples or None, calibration=self._calibration
         )
-        columns = {str(value): i for i, value in enumerate(_in_order(self._shown))}
+        columns: dict[Any, int] = {str(v): i for i, v in enumerate(_in_order(self._shown))}
         log_p = np.empty((len(texts), n_labels))
         for row, decision in zip(log_p, decisions, strict=True):
             answer = cast(ChoiceAnswer, decision[0])
