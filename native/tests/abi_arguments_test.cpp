@@ -188,6 +188,8 @@ const Function table[] = {
     ARGUMENTS(eliza_inference_embed_supported),
     ARGUMENTS(eliza_inference_llm_hidden_states_supported),
     ARGUMENTS(eliza_inference_embed),
+    ARGUMENTS(eliza_inference_token_embeddings_supported),
+    ARGUMENTS(eliza_inference_token_embeddings),
     ARGUMENTS(eliza_inference_llm_eot_supported),
     ARGUMENTS(eliza_inference_llm_eot_score),
     ARGUMENTS(eliza_inference_set_verifier_callback),

@@ -127,6 +127,52 @@ TEST_F(Embeddings, ReportTheRoomTheyNeed) {
     EXPECT_EQ(error.text(), "pooling: expected 1 (mean), 2 (first) or 3 (last), got 4");
 }
 
+TEST_F(Embeddings, OfTokensAreThoseThatPoolingReads) {
+    std::string text;
+    while (tokenize(context, text, true).size() < 1300) text += "many words and ";
+    const std::vector<int32_t> tokens = tokenize(context, text, true);
+    const std::vector<int32_t> positions = {0, 700, static_cast<int32_t>(tokens.size()) - 1};
+    std::vector<float> room(positions.size() * 4096);
+    int32_t size = 0;
+    ErrorText error;
+    ASSERT_EQ(eliza_inference_token_embeddings(context.get(), tokens.data(), tokens.size(), positions.data(),
+                                               positions.size(), room.data(), room.size(), &size, error.out()),
+              0)
+        << error.text();
+    const auto of_unit_length = [&](size_t row) {
+        std::vector<float> values(room.begin() + static_cast<long>(row) * size,
+                                  room.begin() + static_cast<long>(row + 1) * size);
+        const double length = std::sqrt(product(values, values));
+        EXPECT_GT(std::abs(length - 1.0), 0.01) << "the values are not normalized";
+        for (float & value : values) value = static_cast<float>(value / length);
+        return values;
+    };
+    EXPECT_GT(product(of_unit_length(0), embed(text, 2)), 0.9999);
+    EXPECT_GT(product(of_unit_length(2), embed(text, 3)), 0.9999);
+    EXPECT_LT(product(of_unit_length(1), embed(text, 3)), 0.9999);
+}
+
+TEST_F(Embeddings, OfTokensNeedAscendingPositionsAndRoom) {
+    const std::vector<int32_t> tokens = tokenize(context, "the cat", true);
+    std::vector<float> room(2 * 4096, 7.0f);
+    const auto error_of = [&](std::vector<int32_t> positions, size_t cap) {
+        int32_t size = 0;
+        ErrorText error;
+        EXPECT_EQ(eliza_inference_token_embeddings(context.get(), tokens.data(), tokens.size(), positions.data(),
+                                                   positions.size(), room.data(), cap, &size, error.out()),
+                  ELIZA_ERR_INVALID_ARG);
+        EXPECT_EQ(size, llama_model_n_embd_out(load_model()->get()));
+        EXPECT_EQ(room[0], 7.0f);
+        return error.text();
+    };
+    const std::string last = std::to_string(tokens.size() - 1);
+    EXPECT_EQ(error_of({1, 1}, room.size()), "positions[1]: expected 2 to " + last + ", got 1");
+    EXPECT_EQ(error_of({static_cast<int32_t>(tokens.size())}, room.size()),
+              "positions[0]: expected 0 to " + last + ", got " + std::to_string(tokens.size()));
+    EXPECT_EQ(error_of({}, room.size()), "positions: expected 1 to " + std::to_string(tokens.size()) + ", got 0");
+    EXPECT_EQ(error_of({0}, 5).rfind("cap: expected room for 1 times ", 0), 0u);
+}
+
 TEST_F(Embeddings, TheScoreOfATokenIsItsProbability) {
     const std::vector<int32_t> prompt = chat_prompt(context, "hello");
     float sum = 0.0f, best = 0.0f, top_probability = 0.0f;

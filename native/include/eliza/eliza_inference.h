@@ -166,6 +166,16 @@ ELIZA_API int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream
                                                            uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
                                                            uint64_t n_rows, float * out, uint64_t cap, char ** err);
 
+ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
+
+/* Writes the values that llama.cpp returns as the embedding of single tokens, *out_dim for each of these ascending
+ * positions in `tokens`. They are not normalized. Some decision models return scores in this place. The tokens are read
+ * without additional special tokens. `cap` is the number of values for which `out` has room; with less than
+ * n_positions * *out_dim, only *out_dim is written and the call returns ELIZA_ERR_INVALID_ARG. */
+ELIZA_API int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, uint64_t n,
+                                                   const int32_t * positions, uint64_t n_positions, float * out,
+                                                   uint64_t cap, int32_t * out_dim, char ** err);
+
 /* Writes the log-probabilities of the tokens returned since the last call. Each token has 1 + n_top entries: the
  * token itself, then the n_top most probable tokens in descending order. A token of a span of labels has NaN and
  * no alternatives (eliza_inference_token_trie_scores reports the labels' probabilities). Returns the number of

@@ -215,6 +215,25 @@ int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t l
     });
 }
 
+int eliza_inference_token_embeddings_supported(void) { return 1; }
+
+int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, uint64_t n,
+                                         const int32_t * positions, uint64_t n_positions, float * out, uint64_t cap,
+                                         int32_t * out_dim, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(tokens != nullptr || n == 0, "tokens is NULL");
+        require(positions != nullptr || n_positions == 0, "positions is NULL");
+        require(out != nullptr || cap == 0, "out is NULL");
+        require(out_dim != nullptr, "out_dim is NULL");
+        *out_dim = context.embedding_size();
+        if (cap / static_cast<uint64_t>(*out_dim) < n_positions) {
+            throw invalid_argument("cap: expected room for " + std::to_string(n_positions) + " times " +
+                                   std::to_string(*out_dim) + " numbers, got " + std::to_string(cap));
+        }
+        context.embed_tokens(tokens, n, positions, n_positions, out);
+    });
+}
+
 int eliza_inference_llm_eot_supported(void) { return 1; }
 
 int eliza_inference_llm_eot_score(EliInferenceContext * ctx, const int32_t * tokens, size_t n, int32_t target,

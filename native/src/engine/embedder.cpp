@@ -81,27 +81,35 @@ void Embedder::decode(const std::vector<llama_token> & tokens, size_t begin, siz
     llama_synchronize(context_.get());
 }
 
-// llama.cpp pools only tokens of the same pass. This function decodes the tokens in several passes and pools their
-// vectors. For mean pooling, it returns the sum, because embed() scales the vector to length 1.
-std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & tokens, Pooling pooling) {
+// Decodes the tokens, in as many passes as they need, and calls on_vector for each position from `first` to `end`.
+void Embedder::each_vector(const std::vector<llama_token> & tokens, size_t first, size_t end,
+                           const OnVector & on_vector) {
     make_context(LLAMA_POOLING_TYPE_NONE, tokens.size());
-    std::vector<double> pooled(static_cast<size_t>(size()), 0.0);
-    const size_t first_wanted = pooling == LLAMA_POOLING_TYPE_LAST ? tokens.size() - 1 : 0;
-    const size_t end_wanted = pooling == LLAMA_POOLING_TYPE_CLS ? 1 : tokens.size();
-    for (size_t begin = 0; begin < end_wanted;) {
-        const size_t end = std::min(begin + llama_n_batch(context_.get()), tokens.size());
-        decode(tokens, begin, end);
-        for (size_t i = std::max(begin, first_wanted); i < std::min(end, end_wanted); ++i) {
+    for (size_t begin = 0; begin < end;) {
+        const size_t end_of_pass = std::min(begin + llama_n_batch(context_.get()), tokens.size());
+        decode(tokens, begin, end_of_pass);
+        for (size_t i = std::max(begin, first); i < std::min(end_of_pass, end); ++i) {
             const float * values = llama_get_embeddings_ith(context_.get(), static_cast<int32_t>(i - begin));
             if (values == nullptr) {
                 throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
             }
-            for (size_t j = 0; j < pooled.size(); ++j) {
-                pooled[j] += values[j];
-            }
+            on_vector(i, values);
         }
-        begin = end;
+        begin = end_of_pass;
     }
+}
+
+// llama.cpp pools only tokens of the same pass, so this function pools them. For mean pooling, it returns the sum,
+// because embed() scales the vector to length 1.
+std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & tokens, Pooling pooling) {
+    std::vector<double> pooled(static_cast<size_t>(size()), 0.0);
+    const size_t first = pooling == LLAMA_POOLING_TYPE_LAST ? tokens.size() - 1 : 0;
+    const size_t end = pooling == LLAMA_POOLING_TYPE_CLS ? 1 : tokens.size();
+    each_vector(tokens, first, end, [&](size_t, const float * values) {
+        for (size_t j = 0; j < pooled.size(); ++j) {
+            pooled[j] += values[j];
+        }
+    });
     return pooled;
 }
 
@@ -120,25 +128,28 @@ bool Embedder::is_cancelled(void * embedder) {
     return (flag != nullptr && flag->is_set()) || WorkBeforeExit::must_stop();
 }
 
-std::vector<float> Embedder::embed(std::string_view text, Pooling pooling, CancelFlag & cancelled) {
+// The number of tokens is checked before they are read.
+void Embedder::check(const char * name, size_t n_tokens) const {
     if (!model_->can_embed()) {
         throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
                     "llama.cpp cannot compute embeddings with the architecture " + model_->architecture());
     }
-    const std::vector<llama_token> tokens = model_->tokenize_whole(text, /*add_special=*/true, /*parse_special=*/false);
-    if (tokens.empty()) {
-        throw invalid_argument("text: expected at least 1 token, got none");
+    if (n_tokens == 0) {
+        throw invalid_argument(std::string(name) + ": expected at least 1 token, got none");
     }
-    if (tokens.size() > most_tokens()) {
-        throw invalid_argument("text: expected at most " + std::to_string(most_tokens()) + " tokens, got " +
-                               std::to_string(tokens.size()));
+    if (n_tokens > most_tokens()) {
+        throw invalid_argument(std::string(name) + ": expected at most " + std::to_string(most_tokens()) +
+                               " tokens, got " + std::to_string(n_tokens));
     }
+}
+
+// Runs `work`, which decodes n_tokens tokens, while no other call runs.
+void Embedder::run(size_t n_tokens, CancelFlag & cancelled, const std::function<void()> & work) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<double> pooled;
     try {
         cancelled.throw_if_set();  // while it waited for another call
         cancelled_ = &cancelled;
-        pooled = takes_passes() ? pool_passes(tokens, pooling) : pool_one_pass(tokens, pooling);
+        work();
     } catch (...) {
         cancelled_ = nullptr;
         context_.reset();
@@ -146,9 +157,17 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling, Cance
         throw;
     }
     cancelled_ = nullptr;
-    if (tokens.size() > kept_room) {
+    if (n_tokens > kept_room) {
         context_.reset();
     }
+}
+
+std::vector<float> Embedder::embed(std::string_view text, Pooling pooling, CancelFlag & cancelled) {
+    const std::vector<llama_token> tokens = model_->tokenize_whole(text, /*add_special=*/true, /*parse_special=*/false);
+    check("text", tokens.size());
+    std::vector<double> pooled;
+    run(tokens.size(), cancelled,
+        [&] { pooled = takes_passes() ? pool_passes(tokens, pooling) : pool_one_pass(tokens, pooling); });
     double sum = 0.0;
     for (const double value : pooled) {
         sum += value * value;
@@ -162,6 +181,37 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling, Cance
         embedding.push_back(static_cast<float>(value / std::sqrt(sum)));
     }
     return embedding;
+}
+
+void Embedder::embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions,
+                            float * out, CancelFlag & cancelled) {
+    check("tokens", n);
+    model_->check_tokens(tokens, n);
+    if (n_positions == 0 || n_positions > n) {
+        throw invalid_argument("positions: expected 1 to " + std::to_string(n) + ", got " +
+                               std::to_string(n_positions));
+    }
+    for (size_t i = 0; i < n_positions; ++i) {
+        const int64_t least = i == 0 ? 0 : int64_t{positions[i - 1]} + 1;
+        const int64_t most = static_cast<int64_t>(n) - 1;
+        if (positions[i] < least || positions[i] > most) {
+            throw invalid_argument("positions[" + std::to_string(i) + "]: expected " + std::to_string(least) + " to " +
+                                   std::to_string(most) + ", got " + std::to_string(positions[i]));
+        }
+    }
+    const auto first = static_cast<size_t>(positions[0]);
+    const auto end = static_cast<size_t>(positions[n_positions - 1]) + 1;
+    std::vector<float> rows;  // on failure, `out` is not written
+    run(n, cancelled, [&] {
+        const int32_t * wanted = positions;
+        each_vector({tokens, tokens + n}, first, end, [&](size_t position, const float * values) {
+            if (position == static_cast<size_t>(*wanted)) {
+                rows.insert(rows.end(), values, values + size());
+                ++wanted;
+            }
+        });
+    });
+    std::copy(rows.begin(), rows.end(), out);
 }
 
 }  // namespace eliza

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,12 +28,22 @@ public:
     // context length that the model was trained with. Setting `cancelled` ends the call.
     std::vector<float> embed(std::string_view text, Pooling pooling, CancelFlag & cancelled);
 
+    // Writes the model's values for the tokens at these ascending positions, size() for each, as they are. Throws an
+    // Error for tokens outside the vocabulary, positions outside the tokens, and too many tokens.
+    void embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions, float * out,
+                      CancelFlag & cancelled);
+
 private:
+    using OnVector = std::function<void(size_t position, const float * values)>;
+
     static bool is_cancelled(void * embedder);
     size_t most_tokens() const;  // limit for one call of embed()
     bool takes_passes();
     size_t tokens_a_pass() const;
     void make_context(Pooling pooling, size_t n_tokens);
+    void check(const char * name, size_t n_tokens) const;
+    void run(size_t n_tokens, CancelFlag & cancelled, const std::function<void()> & work);
+    void each_vector(const std::vector<llama_token> & tokens, size_t first, size_t end, const OnVector & on_vector);
     std::vector<double> pool_passes(const std::vector<llama_token> & tokens, Pooling pooling);
     std::vector<double> pool_one_pass(const std::vector<llama_token> & tokens, Pooling pooling);
     void decode(const std::vector<llama_token> & tokens, size_t begin, size_t end);

@@ -198,6 +198,12 @@ std::vector<float> InferenceContext::embed(std::string_view text, Pooling poolin
     return embedder()->embed(text, pooling, call.cancelled);
 }
 
+void InferenceContext::embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions,
+                                    float * out) {
+    RunningCall call(*this);
+    embedder()->embed_tokens(tokens, n, positions, n_positions, out, call.cancelled);
+}
+
 InferenceContext::NextToken InferenceContext::score_next(const llama_token * tokens, size_t n, llama_token target) {
     RunningCall call(*this);
     std::shared_ptr<Decoder> decoder;

@@ -38,7 +38,7 @@ public:
     std::shared_ptr<const PreparedChoices> prepare_payload(std::string_view payload);
 
     // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error. Cancels calls
-    // of score_next() and embed(), and waits for them.
+    // of score_next(), embed() and embed_tokens(), and waits for them.
     void close();
 
     // Frees the model and the KV caches, unless a stream is open.
@@ -56,6 +56,9 @@ public:
 
     // Returns the embedding of a text; see Embedder::embed().
     std::vector<float> embed(std::string_view text, Pooling pooling);
+
+    // Writes the values of single tokens; see Embedder::embed_tokens().
+    void embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions, float * out);
 
     struct NextToken {
         float probability;  // of the target token
