@@ -19,11 +19,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from .. import __version__
 from ..async_model import AsyncModel
 from ..decisions.answers import name_of
+from ..decisions.wire import question_to
 from ..terminal import counted
 from .admission import Admission
 from .chat import CHAT
@@ -69,7 +70,9 @@ def make_app(
         name = request.path_params["name"]
         if name not in models:
             raise HTTPError(404, f"unknown model: {name!r}", "model_not_found", "model")
-        return JSONResponse(models[name][0])
+        asked = settings.sets.get(name)
+        more = {} if asked is None else {"questions": [*map(question_to, asked.questions)]}
+        return JSONResponse({**models[name][0], **more})
 
     async def health(_: Request) -> Response:
         limits.check_open()
@@ -223,6 +226,7 @@ class ModelFacts(TypedDict):
     object: Literal["model"]
     created: int
     owned_by: str
+    questions: NotRequired[list[dict[str, Any]]]  # of a set, in a description
 
 
 class NamedModel(TypedDict):
@@ -243,7 +247,7 @@ class Health(TypedDict):
 
 PAGES: tuple[tuple[str, str, Any, str], ...] = (
     ("/v1/models", "List the server's model", ModelList, "application/json"),
-    ("/v1/models/{name}", "Describe the model", ModelFacts, "application/json"),
+    ("/v1/models/{name}", "Describe the model or a set", ModelFacts, "application/json"),
     ("/health", "Report whether the server accepts requests", Health, "application/json"),
     ("/metrics", "Metrics for Prometheus", str, "text/plain"),
     ("/openapi.json", "This document", dict[str, Any], "application/json"),

@@ -116,7 +116,9 @@ def test_sets_are_listed_as_models(app: Any) -> None:
     listed = get(app, "/v1/models").json()
     assert [each["id"] for each in listed["data"]] == ["eliza-tiny", "others", "tickets"]
     assert listed["models"][2]["description"] == "1 question: team"
-    assert get(app, "/v1/models/tickets").json()["id"] == "tickets"
+    described = get(app, "/v1/models/others").json()
+    assert described["id"] == "others"
+    assert described["questions"] == [{"name": "urgent", **OTHERS["urgent"]}]
     assert get(app, "/v1/models/nothing").status_code == 404
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from served import KEYS, Served
+from served import KEYS, Served, served
+
+from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +58,27 @@ def ask(page: Any) -> None:
     page.locator("#ask[aria-disabled=false]").wait_for()
 
 
+def send(page: Any, message: str, **settings: str) -> dict[str, Any]:
+    """Send a message in the chat, with settings by their labels; return the request."""
+    page.get_by_role("tab", name="Chat").click()
+    for label, value in settings.items():
+        field = page.locator("#chat").get_by_label(label.replace("_", " "))
+        is_list = field.evaluate("(field) => field.tagName") == "SELECT"
+        field.select_option(value) if is_list else field.fill(value)
+    page.locator("#message").fill(message)
+    with page.expect_request("**/v1/chat/completions") as sent:
+        page.locator("#message").press("Control+Enter")
+    page.locator("#say[aria-disabled=false]").wait_for()
+    body: dict[str, Any] = sent.value.post_data_json
+    return body
+
+
+def texts(page: Any) -> list[str]:
+    """Return the messages of the conversation."""
+    found: list[str] = page.get_by_role("log").locator("p:not(.who)").all_inner_texts()
+    return found
+
+
 def shares(page: Any) -> list[list[float]]:
     """Return the percentages of each answer."""
     return [
@@ -82,27 +107,35 @@ def test_the_page_works_with_the_keyboard_and_shows_bars(page: Any) -> None:
             assert bar == pytest.approx(max(1, box * share / 100), abs=1)
 
 
-def test_the_page_shows_the_prompts_and_the_usage(page: Any) -> None:
+def test_the_page_shows_the_prompts_the_usage_and_a_command(page: Any) -> None:
+    page.get_by_label("Input").fill("It's broken!")
     ask(page)
-    page.get_by_text("The prompt", exact=True).click()
-    prompts = page.locator("details", has_text="The prompt").locator("pre")
+    page.get_by_text("The prompts", exact=True).click()
+    prompts = page.locator("details", has_text="The prompts").locator("pre")
     assert prompts.count() == 3
     first = prompts.first.inner_text()
-    assert "I was charged twice" in first and "- billing: payments, invoices, refunds" in first
-    facts = dict(
-        zip(page.locator("dt").all_inner_texts(), page.locator("dd").all_inner_texts(), strict=True)
-    )
-    assert int(facts["passes"]) >= 1 and float(facts["milliseconds"]) > 0
-    assert facts.keys() == {"passes", "milliseconds", "tokens read", "tokens reused"}
+    assert "It's broken!" in first and "- billing: payments, invoices, refunds" in first
+    cost = r"\d+ ms, [1-9]\d* forward passes, \d+ tokens read, \d+ reused from the cache."
+    assert re.fullmatch(cost, page.locator("#cost").inner_text())
+    command = page.locator("details pre", has_text="curl").text_content()
+    curl, url, option, body = shlex.split(command)
+    assert (curl, option) == ("curl", "-d")
+    answered = httpx.post(url, content=body, timeout=60).json()
+    assert [each["type"] for each in answered["answers"]] == ["choice", "predicate", "score"]
 
 
 def test_answers_and_errors_are_announced(page: Any) -> None:
     status, error = page.get_by_role("status"), page.get_by_role("alert")
     ask(page)
-    assert re.match(r"Question 1: .*confidence .* Question 2: It is", status.inner_text())
+    verdicts = page.locator(".verdict").all_inner_texts()
+    said = [f"Question {i + 1}: {each}" for i, each in enumerate(verdicts)]
+    assert status.inner_text() == " · ".join(said)
+    best = zip(page.locator(".best th").all(), page.locator(".best .share").all(), strict=True)
+    assert verdicts == [f"{label.inner_text()} {p.inner_text()}" for label, p in best]
     page.locator("fieldset").first.locator("textarea").nth(1).fill("one alone")
     ask(page)
-    assert "expected 2 or more items, got 1" in error.inner_text()
+    assert error.inner_text() == "Question 1: choices: expected 2 or more items, got 1"
+    assert page.locator(".answer").count() == 0
     assert page.evaluate("document.activeElement.id") == "ask"
     page.locator("fieldset").first.locator("textarea").nth(1).fill("one\ntwo")
     ask(page)
@@ -115,7 +148,7 @@ def test_adding_and_removing_questions_moves_the_focus(page: Any) -> None:
     assert page.evaluate("document.activeElement.id") == "question-4-instructions"
     added = page.get_by_role("group", name="Question 4")
     added.get_by_label("Kind").select_option("score")
-    assert added.get_by_label("Levels, one per line, lowest first").is_visible()
+    assert added.get_by_label("Levels, lowest first").is_visible()
     added.get_by_label("Kind").select_option("predicate")
     assert not added.locator("textarea").nth(1).is_visible()
     page.get_by_role("button", name="Remove question 1").click()
@@ -170,7 +203,7 @@ CONTRAST = """() => {
         }
         return getComputedStyle(document.body).backgroundColor;
     };
-    const texts = "h1, h2, h3, p, label, legend, button, textarea, select, th, td, dt, dd, summary";
+    const texts = "h1, h2, h3, p, label, legend, button, textarea, select, th, td, code, summary";
     return [...document.querySelectorAll(texts)].map((element) => {
         const pair = [light(getComputedStyle(element).color), light(ground(element))];
         const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
@@ -193,15 +226,119 @@ def test_a_narrow_screen_needs_no_horizontal_scrolling(page: Any) -> None:
     page.set_viewport_size({"width": 320, "height": 640})
     ask(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    send(page, "word" * 100, Answer="schema")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_the_answers_are_in_view_after_asking(page: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.get_by_label("Input").press("Control+Enter")
+    page.wait_for_selector(".answer")
+    assert page.evaluate("scrollY") == 0
+    for shown in [*page.locator(".answer").all(), page.locator("#ask")]:
+        box = shown.bounding_box()
+        assert box["y"] >= 0 and box["y"] + box["height"] <= 900
+    page.set_viewport_size({"width": 390, "height": 844})
+    ask(page)
+    box = page.locator(".answer").first.bounding_box()
+    assert box["y"] >= 0 and box["y"] + box["height"] <= 844
+
+
+@pytest.mark.parametrize(("share", "warning"), [(0.004, "only 0.4 %"), (1e-7, "almost none")])
+def test_a_small_allowed_probability_is_a_warning(page: Any, share: float, warning: str) -> None:
+    def small(route: Any) -> None:
+        received = route.fetch().json()
+        received["answers"][1]["allowed_probability"] = share
+        route.fulfill(json=received)
+
+    page.route("**/v1/decisions", small)
+    ask(page)
+    shown = page.locator(".answer .warning")
+    assert f"Warning: {warning} of the model's own probability" in shown.inner_text()
+    assert page.locator(".answer").nth(1).locator(".warning").count() == 1
+
+
+@pytest.mark.parametrize(("tab", "start"), [("Decisions", "ask"), ("Chat", "say")])
+def test_a_request_can_be_stopped(page: Any, tab: str, start: str) -> None:
+    page.route("**/v1/**", lambda route: None)  # never answers
+    page.get_by_role("tab", name=tab).click()
+    page.locator(f"#{start}").press("Enter")
+    page.get_by_role("button", name="Stop").click()
+    assert page.get_by_role("status").inner_text() == "Stopped."
+    assert page.get_by_role("alert").inner_text() == ""
+    assert page.evaluate("document.activeElement.id") == start
+    page.locator(f"#{start}").press("Enter")
+    page.locator(f"#{start}[aria-disabled=true]").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(f"#{start}[aria-disabled=false]").wait_for()
+    assert not page.get_by_role("button", name="Stop").is_visible()
+
+
+def test_a_full_queue_and_a_stopped_server_are_reported(browser: Any, library: Library) -> None:
+    full = {"error": {"message": "the queue is full"}}
+    with served() as running:
+        page = browser.new_page()
+        page.goto(running.url)
+        page.route(
+            "**/v1/decisions",
+            lambda route: route.fulfill(status=429, headers={"retry-after": "3"}, json=full),
+            times=1,
+        )
+        ask(page)
+        error = page.get_by_role("alert")
+        assert error.inner_text() == "the queue is full; try again in 3 s"
+    ask(page)
+    assert error.inner_text() == "The server does not answer. Is it still running?"
+    page.close()
+
+
+def test_several_labels_can_fit(page: Any) -> None:
+    first = page.get_by_role("group", name="Question 1")
+    first.get_by_label("Kind").select_option("labels")
+    first.get_by_label("Labels, one per line").fill("money\nparcels")
+    ask(page)
+    answer = page.locator(".answer").first
+    assert answer.locator("tbody th").all_inner_texts() == ["money", "parcels"]
+    fit = ", ".join(answer.locator(".best th").all_inner_texts())
+    assert answer.locator(".verdict").inner_text() == (fit or "none of them")
+
+
+def test_a_set_of_the_server_is_asked_by_its_name(
+    browser: Any, library: Library, tmp_path: Path
+) -> None:
+    asked = {
+        "team": {"type": "choice", "instructions": "Which team?", "choices": ["sales", "support"]},
+        "topics": {"type": "labels", "instructions": "Is it about this?", "labels": ["money"]},
+    }
+    (tmp_path / "tickets.json").write_text(json.dumps(asked), encoding="utf-8")
+    with served("--questions", str(tmp_path / "tickets.json")) as running:
+        page = browser.new_page()
+        page.goto(running.url)
+        page.get_by_label("Questions", exact=True).select_option("tickets")
+        page.get_by_text("sales, support").wait_for()
+        assert not page.get_by_role("button", name="Add a question").is_visible()
+        with page.expect_request("**/v1/decisions") as sent:
+            ask(page)
+        body = sent.value.post_data_json
+        assert body["model"] == "tickets" and "questions" not in body
+        assert page.locator(".answer h3").all_inner_texts() == ["Which team?", "Is it about this?"]
+        page.get_by_label("Questions", exact=True).select_option("")
+        ask(page)
+        assert page.locator(".answer").count() == 3
+        page.close()
 
 
 def test_a_missing_key_is_reported_and_an_entered_key_is_sent(browser: Any, keyed: Served) -> None:
     opened = browser.new_page()
     opened.goto(keyed.url)
-    ask(opened)
-    assert "API key is wrong or missing" in opened.get_by_role("alert").inner_text()
-    opened.get_by_text("API key", exact=True).click()
-    opened.get_by_label("Key, if the server requires one").fill(KEYS[0])
+    key = opened.get_by_label("This server requires an API key")
+    key.fill("wrong")
+    key.press("Enter")
+    opened.get_by_text("API key is wrong or missing").wait_for()
+    key.fill(KEYS[0])
+    key.press("Enter")
+    opened.get_by_text("eliza-tiny").wait_for()
+    assert not key.is_visible()
     ask(opened)
     assert opened.locator(".answer").count() == 3
     opened.close()
@@ -217,14 +354,12 @@ def test_the_policy_allows_only_the_pages_own_script_and_style(server: Served) -
 
 
 def test_the_chat_tab_streams_answers_and_keeps_the_conversation(page: Any) -> None:
-    page.get_by_role("tab", name="Chat").click()
-    assert not page.get_by_role("button", name="Ask", exact=True).is_visible()
     for i in (1, 2):
-        page.get_by_label("Message").fill("Hello, who are you?")
-        page.get_by_role("button", name="Send").click()
-        page.locator("#say[aria-disabled=false]").wait_for()
-        said = page.get_by_role("log").locator("p:not(.who)").all_inner_texts()
-        assert len(said) == 2 * i and all(said)
+        body = send(page, "Hello, who are you?", System_prompt="Be brief.", Temperature="0.5")
+        assert body["messages"][0] == {"role": "system", "content": "Be brief."}
+        assert body["temperature"] == 0.5 and len(body["messages"]) == 2 * i
+        assert len(texts(page)) == 2 * i and all(texts(page))
+    assert not page.get_by_role("button", name="Ask", exact=True).is_visible()
     page.get_by_role("button", name="New conversation").click()
     assert page.get_by_role("log").inner_text() == "No messages yet."
 
@@ -233,39 +368,54 @@ def test_the_chat_tab_shows_the_reasoning_before_the_answer(page: Any) -> None:
     deltas = [{"reasoning_content": "I know "}, {"reasoning_content": "it."}, {"content": "Yes."}]
     chunks = [{"model": "m", "choices": [{"delta": delta}]} for delta in deltas]
     events = [f"data: {json.dumps(each)}\n\n" for each in chunks]
-    body = "".join([*events, "data: [DONE]\n\n"])
+    body = "".join([": waiting\n\n", *events, "data: [DONE]\n\n"])
     page.route(
         "**/v1/chat/completions",
         lambda route: route.fulfill(content_type="text/event-stream", body=body),
     )
-    page.get_by_role("tab", name="Chat").click()
-    page.get_by_label("Message").fill("Is water wet?")
-    page.get_by_role("button", name="Send").click()
-    page.locator("#say[aria-disabled=false]").wait_for()
-    log = page.get_by_role("log")
-    assert log.locator("details pre").inner_text() == "I know it."
-    assert log.locator("p:not(.who)").all_inner_texts() == ["Is water wet?", "Yes."]
+    send(page, "Is water wet?")
+    assert page.get_by_role("log").locator("details pre").inner_text() == "I know it."
+    assert texts(page) == ["Is water wet?", "Yes."]
 
 
 def test_the_chat_tab_shows_the_probabilities_of_labels(page: Any) -> None:
     page.get_by_role("tab", name="Decisions").focus()
     page.keyboard.press("ArrowRight")
     assert page.get_by_role("tab", name="Chat").get_attribute("aria-selected") == "true"
-    page.get_by_label("Message").fill("Is water wet?")
-    page.get_by_label("Possible answers, one per line").fill("yes\nno")
-    page.get_by_label("Message").press("Control+Enter")
-    page.get_by_role("log").locator("td.share").first.wait_for()
+    send(page, "Is water wet?", Answer="labels", Labels="yes\nno")
     log = page.get_by_role("log")
     assert log.locator("tbody th").all_inner_texts() == ["yes", "no"]
     found = [float(each.removesuffix(" %")) for each in log.locator("td.share").all_inner_texts()]
     assert sum(found) == pytest.approx(100, abs=0.2)
-    best = log.locator("tr.best th").inner_text()
-    assert log.locator("p:not(.who)").all_inner_texts() == ["Is water wet?", best]
+    assert texts(page) == ["Is water wet?", log.locator("tr.best th").inner_text()]
+
+
+def test_the_chat_tab_answers_with_json_by_a_schema(page: Any) -> None:
+    send(page, "Hello!", Answer="schema")
+    assert json.loads(texts(page)[-1]).keys() == {"language", "summary"}
+    error = page.get_by_role("alert")
+    send(page, "Hello!", JSON_Schema='{"type": "objekt"}')
+    assert "'objekt' is not one of" in error.inner_text()
+    assert page.get_by_label("Message").input_value() == "Hello!"
+    page.get_by_label("JSON Schema").fill('{"type": ')
+    page.get_by_role("button", name="Send").click()
+    assert error.inner_text().startswith("JSON Schema: ")
+    assert len(texts(page)) == 2
+
+
+def test_the_chat_tab_calls_tools_and_sends_their_results(page: Any) -> None:
+    body = send(page, "How is the weather in Paris?", Answer="call")
+    assert body["tool_choice"] == "required"
+    call = page.get_by_role("log").locator("pre").inner_text()
+    assert json.loads(call.removeprefix("get_weather ")).keys() == {"city"}
+    assert page.get_by_label("Result of get_weather").is_visible()
+    _, called, result = send(page, "21 degrees", Answer="")["messages"]
+    assert called["tool_calls"][0]["id"] == result["tool_call_id"]
+    assert (result["role"], result["content"]) == ("tool", "21 degrees")
+    assert page.get_by_label("Message").is_visible()
 
 
 def test_the_chat_tab_shows_errors(page: Any) -> None:
-    page.get_by_role("tab", name="Chat").click()
-    page.get_by_label("Message").fill("word " * 5000)
-    page.get_by_role("button", name="Send").click()
-    page.locator("#say[aria-disabled=false]").wait_for()
+    send(page, "word " * 5000)
     assert "2048" in page.get_by_role("alert").inner_text()
+    assert page.get_by_role("log").inner_text() == "No messages yet."
