@@ -33,7 +33,7 @@ from .asking import EVERY_ORDER, asking_of, orders_of, score_run
 from .auto_prompts import settings_of_prompts
 from .fingerprint import fingerprint_of
 from .learning.calibration import Calibration, as_calibration, rule_of, wording_hash
-from .learning.stopping import AT_ONCE, has_enough_orders
+from .learning.stopping import AT_ONCE, first_enough, has_enough_orders
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .questions import Choice, Question
@@ -188,6 +188,12 @@ def settings_for(
     )
     if calibration is not None:
         calibration.check(_fingerprint_of(session), questions, how)
+    decision_model = decision_model_of(session) if how.prompt is None else None
+    if allowed_probability and decision_model is not None and decision_model.marked is not None:
+        raise InvalidArgumentError(
+            f"allowed_probability is not available for a decision model of type "
+            f"{decision_model.type}, which has no labels"
+        )
     abstain = given.get("abstain")
     if abstain is not None:
         check_one_of("abstain", abstain, ("risk",))
@@ -348,10 +354,14 @@ def decision_runs(
         plan = DecisionPlan(session, given, questions, settings)
         return plan.decision((yield score_run(session, plan.args, at_once)))
     found: list[Any] = []
+    read: list[QuestionScores] = []
     first: DecisionPlan | None = None
     total: ScoreResult | None = None
-    n_orders = max(len(orders_of(each, calibration.orders)) for each in calibration.asked)
-    for begin in range(0, n_orders, AT_ONCE):
+    n_orders = [
+        len(orders_of(each.asked, calibration.orders)) if each.scores_options else 0
+        for each in calibration.questions
+    ]
+    for begin in range(0, max(n_orders), AT_ONCE):
         part = slice(begin, begin + AT_ONCE)
         plan = DecisionPlan(session, given, questions, settings, part)
         first = first or plan
@@ -359,11 +369,16 @@ def decision_runs(
         new = plan.scores(result)
         found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
         total = result if total is None else _sum(total, result)
-        pairs = zip(calibration.questions, found, strict=True)
-        if all(has_enough_orders(fitted, scores, calibration.rule) for fitted, scores in pairs):
+        rule, pairs = calibration.rule, list(zip(calibration.questions, found, strict=True))
+        # A question that ended earlier keeps its answer while the others go on.
+        read = [first_enough(fitted, scores, rule) for fitted, scores in pairs]
+        if all(
+            len(each.orders) == n or has_enough_orders(fitted, each, rule)
+            for (fitted, _), each, n in zip(pairs, read, n_orders, strict=True)
+        ):
             break
     assert first is not None and total is not None
-    return first.decision(total, found)
+    return first.decision(total, read)
 
 
 def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from eliza_ffi import AsyncModel, Model
-from eliza_ffi.decisions import Calibration, Choice, Score, calibrate
+from eliza_ffi.decisions import Calibration, Choice, Score, calibrate, evaluate
 from eliza_ffi.decisions.learning.calibration import QuestionCalibration
+from eliza_ffi.decisions.learning.fitting import _certified, _Scored
 from eliza_ffi.decisions.learning.stopping import MARGINS, stop_margin
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
 from eliza_ffi.decisions.wire import question_to
@@ -116,3 +117,56 @@ def test_decisions_end_early(tiny_model: Model, fitted: Calibration, tmp_path: P
         [a["kind"].choice != b["kind"].choice for a, b in zip(every, some, strict=True)]
     )
     assert changed <= 0.5
+
+
+def test_a_question_ends_early_whatever_the_others_do(
+    tiny_model: Model, fitted: Calibration
+) -> None:
+    """The score has all its orders after the first request, and the other choice asks for all."""
+    other = replace(KIND, name="other")
+    both = [fitted.questions[0], replace(fitted.questions[0], question=question_to(other))]
+
+    def asked(*questions: QuestionCalibration) -> list[Any]:
+        calibration = replace(fitted, questions=questions)
+        about = [each.asked for each in questions]
+        return tiny_model.decide_many(INPUTS, about, calibration=calibration)
+
+    early, late = (
+        asked(replace(both[0], margin=margin), fitted.questions[1]) for margin in (0.0, 1e9)
+    )
+    mixed = asked(replace(both[0], margin=0.0), replace(both[1], margin=1e9))
+    assert early[0].usage.input_tokens < 0.7 * late[0].usage.input_tokens
+
+    def distances(name: str, decisions: list[Any]) -> list[float]:
+        pairs = zip(mixed, decisions, strict=True)
+        return [
+            np.abs(np.subtract(a[name].distribution, b[0].distribution)).max() for a, b in pairs
+        ]
+
+    assert max(distances("kind", early)) < 0.03 < max(distances("kind", late))
+    assert max(distances("other", late)) < 0.03 < max(distances("other", early))
+
+
+def test_evaluate_sees_the_answers_of_decide(tiny_model: Model, fitted: Calibration) -> None:
+    calibration = with_margin(replace(fitted, questions=fitted.questions[:1]), 0.0)
+    decisions: list[Any] = tiny_model.decide_many(INPUTS, [KIND], calibration=calibration)
+    decided = [decision["kind"].probability for decision in decisions]
+    examples = [(text, {"kind": "animal"}) for text in INPUTS]
+    for margin, is_same in ((0.0, True), (None, False)):
+        report = evaluate(
+            tiny_model, [KIND], examples, calibration=with_margin(calibration, margin)
+        )
+        distance = np.abs(report.questions[0].probabilities - decided).max()
+        assert bool(distance < 0.03) is is_same
+
+
+def test_a_risk_is_certified_for_answers_that_end_early() -> None:
+    rng = np.random.default_rng(2)
+    rows = _Scored("kind", 4, drawn(rng, 200), rng.integers(4, size=200), {}, "constrained")
+    two_orders = replace(rows, scores=[each.first(2) for each in rows.scores])
+
+    def found(margin: float | None, scored: _Scored) -> list[Any]:
+        certified = _certified(replace(PLAIN, margin=margin), scored, "constrained", 0.7, 0.9)
+        return [certified.threshold, certified.sets]
+
+    assert found(0.0, rows) == found(None, two_orders) != found(None, rows)

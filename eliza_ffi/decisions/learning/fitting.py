@@ -59,7 +59,7 @@ from .calibration import (
     wording_hash,
 )
 from .heads import HeadFit, candidate_layers, fit_head, folds_of
-from .stopping import stop_margin
+from .stopping import first_enough, stop_margin
 from .thresholds import certify, conformal, inner_fraction
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def calibrate(
     max_flips
         If given, decisions may end before all `orders` are asked, and at most this share of the
         answers differs from the answers in all orders; see :mod:`.stopping`.
-        For 0.01, this needs about 230 examples. They need no right answers with the method
-        ``"batch"``. Above 0 and below 1.
+        For 0.01, this needs about 230 examples, twice as many with `risk`. They need no right
+        answers with the method ``"batch"``. Above 0 and below 1.
     progress
         Called with the number of finished inputs and the number of all inputs.
     on_skip
@@ -235,11 +235,11 @@ def fit(
                 _check_each_option(question, name, targets[used], risk is not None)
             tried = tuple(each for each in tried if _base(each) != "head")
         best = _fit_best(question_to(question), scored.at(used), tried)
-        if risk is not None:
-            best = _certified(best, scored.at(held_out), rule, risk, confidence)
         if max_flips is not None and best.head is None and best.empty_joint is None:
-            margin = stop_margin(best, scored.scores, rule, max_flips, confidence)
+            margin = stop_margin(best, scored.at(used).scores, rule, max_flips, confidence)
             best = replace(best, margin=margin)
+        if risk is not None:  # after the margin, which changes the probabilities
+            best = _certified(best, scored.at(held_out), rule, risk, confidence)
         fitted.append(replace(best, examples=shots))
     return Calibration(
         model=fingerprint_of(model),
@@ -424,7 +424,8 @@ def _certified(
 ) -> QuestionCalibration:
     """Return a calibration with the threshold and the sets of examples it was not fitted on."""
     held_out = held_out.at(np.flatnonzero(held_out.targets != UNTOLD))
-    p = np.exp([fitted.apply(each, rule) for each in held_out.scores])
+    answered = [first_enough(fitted, each, rule) for each in held_out.scores]
+    p = np.exp([fitted.apply(each, rule) for each in answered])
     right = p.argmax(axis=1) == held_out.targets
     return replace(
         fitted,

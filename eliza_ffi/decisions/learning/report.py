@@ -41,6 +41,7 @@ from . import metrics
 from .calibration import Calibration, QuestionCalibration, as_calibration, rule_of
 from .metrics import QuestionReport, SetReport
 from .pictures import draw_coverage, draw_reliability
+from .stopping import first_enough
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -230,7 +231,9 @@ def evaluate(
         asked_for = [each.first(how.orders) for each in scores[i]]
         log_p = np.array(
             [
-                each.log_probabilities(rule) if fitted is None else fitted.apply(each, rule)
+                each.log_probabilities(rule)
+                if fitted is None
+                else fitted.apply(first_enough(fitted, each, rule), rule)
                 for each in asked_for
             ]
         )

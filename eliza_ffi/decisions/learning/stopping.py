@@ -25,7 +25,7 @@ from .thresholds import is_bounded
 if TYPE_CHECKING:
     from .calibration import QuestionCalibration
 
-__all__ = ["AT_ONCE", "MARGINS", "has_enough_orders", "stop_margin"]
+__all__ = ["AT_ONCE", "MARGINS", "first_enough", "has_enough_orders", "stop_margin"]
 
 AT_ONCE = 2
 """The number of orders in a request: the options as given and reversed, or rotations of both."""
@@ -84,3 +84,9 @@ def has_enough_orders(fitted: QuestionCalibration, scores: QuestionScores, rule:
     if fitted.margin is None:
         return False
     return bool(_margin(fitted.apply(scores, rule)) >= fitted.margin)
+
+
+def first_enough(fitted: QuestionCalibration, scores: QuestionScores, rule: Rule) -> QuestionScores:
+    """Return the scores in the orders after which a decision ends; all of them without a margin."""
+    stages = (scores.first(n) for n in range(AT_ONCE, len(scores.orders), AT_ONCE))
+    return next((each for each in stages if has_enough_orders(fitted, each, rule)), scores)
