@@ -7,12 +7,14 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from served import KEYS, Served, served
+from write_decision_models import cached_decision_model
 
 from eliza_ffi.library.loading import Library
 
@@ -53,6 +55,14 @@ def page(browser: Any, server: Served) -> Iterator[Any]:
     assert all(url.startswith((server.url, "data:")) for url in requested)
 
 
+@contextmanager
+def opened(browser: Any, *options: str) -> Iterator[Any]:
+    """Open the page of a server with options."""
+    with served(*options) as running, browser.new_page() as page:
+        page.goto(running.url)
+        yield page
+
+
 def ask(page: Any) -> None:
     page.get_by_role("button", name="Ask", exact=True).click()
     page.locator("#ask[aria-disabled=false]").wait_for()
@@ -82,7 +92,7 @@ def texts(page: Any) -> list[str]:
 def shares(page: Any) -> list[list[float]]:
     """Return the percentages of each answer."""
     return [
-        [float(text.removesuffix(" %")) for text in answer.locator("td.share").all_inner_texts()]
+        [float(text.removesuffix(" %")) for text in answer.locator("td.share").all_text_contents()]
         for answer in page.locator(".answer").all()
     ]
 
@@ -115,7 +125,7 @@ def test_the_page_shows_the_prompts_the_usage_and_a_command(page: Any) -> None:
     assert prompts.count() == 3
     first = prompts.first.inner_text()
     assert "It's broken!" in first and "- billing: payments, invoices, refunds" in first
-    cost = r"\d+ ms, [1-9]\d* forward passes, \d+ tokens read, \d+ reused from the cache."
+    cost = r"\d+ ms · forward passes: [1-9]\d* · tokens read: \d+ · tokens reused: \d+"
     assert re.fullmatch(cost, page.locator("#cost").inner_text())
     command = page.locator("details pre", has_text="curl").text_content()
     curl, url, option, body = shlex.split(command)
@@ -292,6 +302,28 @@ def test_a_full_queue_and_a_stopped_server_are_reported(browser: Any, library: L
     page.close()
 
 
+def test_the_page_works_with_a_model_without_allowed_probabilities(
+    browser: Any, library: Library
+) -> None:
+    with opened(browser, "--model", str(cached_decision_model("kev"))) as page:
+        ask(page)
+        assert page.locator(".answer").count() == 3
+        with page.expect_request("**/v1/decisions") as sent:
+            ask(page)
+        assert sent.value.post_data_json["include"] == ["prompts", "timings"]
+
+
+def test_many_options_are_sorted_and_folded(page: Any) -> None:
+    options = page.locator("fieldset").first.locator("textarea").nth(1)
+    options.fill("\n".join(f"number {i}" for i in range(12)))
+    ask(page)
+    tables = page.locator(".answer").first.locator("table")
+    assert [each.locator("tbody tr").count() for each in tables.all()] == [10, 2]
+    assert not tables.nth(1).is_visible()
+    found = shares(page)[0]
+    assert found == sorted(found, reverse=True)
+
+
 def test_several_labels_can_fit(page: Any) -> None:
     first = page.get_by_role("group", name="Question 1")
     first.get_by_label("Kind").select_option("labels")
@@ -311,9 +343,7 @@ def test_a_set_of_the_server_is_asked_by_its_name(
         "topics": {"type": "labels", "instructions": "Is it about this?", "labels": ["money"]},
     }
     (tmp_path / "tickets.json").write_text(json.dumps(asked), encoding="utf-8")
-    with served("--questions", str(tmp_path / "tickets.json")) as running:
-        page = browser.new_page()
-        page.goto(running.url)
+    with opened(browser, "--questions", str(tmp_path / "tickets.json")) as page:
         page.get_by_label("Questions", exact=True).select_option("tickets")
         page.get_by_text("sales, support").wait_for()
         assert not page.get_by_role("button", name="Add a question").is_visible()
@@ -325,7 +355,6 @@ def test_a_set_of_the_server_is_asked_by_its_name(
         page.get_by_label("Questions", exact=True).select_option("")
         ask(page)
         assert page.locator(".answer").count() == 3
-        page.close()
 
 
 def test_a_missing_key_is_reported_and_an_entered_key_is_sent(browser: Any, keyed: Served) -> None:
