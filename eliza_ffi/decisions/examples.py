@@ -82,23 +82,23 @@ def level_of(question: Score, answer: Any) -> int:
 
     The answer is a label, or a number (also as a string). If a label is equal to the number, the
     answer is that level: 2, 2.0 and ``"2.0"`` all mean the label ``"2"``. Otherwise the number is
-    the index of the level.
+    the index of the level, unless all labels are numbers: 0 is no level of ``"1"`` to ``"5"``.
     """
     labels = question.values
+    numbers = [_number(label) for label in labels]
+    has_indices = None in numbers
     text = answer if isinstance(answer, str) else _number_text(answer)
     if text is not None:
         if text in labels:
             return labels.index(text)
         number = _number(text)
-        numbers = [_number(label) for label in labels]
         if number is not None and number in numbers:
             return numbers.index(number)
-        if number is not None and number in range(len(labels)):
+        if number is not None and has_indices and number in range(len(labels)):
             return int(number)
     listed = ", ".join(map(repr, labels))
-    raise InvalidArgumentError(
-        f"expected one of {listed} or a level from 0 to {len(labels) - 1}, got {answer!r}"
-    )
+    level = f" or a level from 0 to {len(labels) - 1}" if has_indices else ""
+    raise InvalidArgumentError(f"expected one of {listed}{level}, got {answer!r}")
 
 
 def read_examples(questions: Sequence[Question], examples: Iterable[tuple[Any, Any]]) -> Examples:
