@@ -275,6 +275,8 @@ def _check_together(arguments: argparse.Namespace) -> None:
                     f"{_option(name)} cannot be combined with a table: the inputs are the rows of "
                     f"{arguments.table}"
                 )
+        if arguments.save_prior is not None and arguments.prior != "inputs":
+            raise UsageError("--save-prior requires --prior inputs")
         if arguments.overwrite and arguments.retry_errors:
             raise UsageError(
                 "--retry-errors cannot be combined with --overwrite, which decides all rows"

@@ -163,6 +163,7 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
         ([*TABLE, "--ray", "local"], "--ray requires --workers"),
         ([*TABLE, "--ray", "local", "--workers", "0"], "--ray requires --workers"),
         ([*TABLE, "--workers", "2"], "--workers requires --ray"),
+        ([*TABLE, "--save-prior", "p.json"], "--save-prior requires --prior inputs"),
         (["--predicate", "x", "--input", "y", "--ray", "local"], "--ray requires a TABLE"),
         (["--predicate", "x", "--input", "y", "--workers", "2"], "--workers requires a TABLE"),
     ],
