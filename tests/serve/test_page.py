@@ -83,6 +83,16 @@ def send(page: Any, message: str, **settings: str) -> dict[str, Any]:
     return body
 
 
+def stream(page: Any, *chunks: dict[str, Any]) -> None:
+    """Answer every message with a stream, after a comment that the server sends while it waits."""
+    events = [f"data: {json.dumps(each)}\n\n" for each in chunks]
+    body = "".join([": waiting\n\n", *events, "data: [DONE]\n\n"])
+    page.route(
+        "**/v1/chat/completions",
+        lambda route: route.fulfill(content_type="text/event-stream", body=body),
+    )
+
+
 def texts(page: Any) -> list[str]:
     """Return the messages of the conversation."""
     found: list[str] = page.get_by_role("log").locator("p:not(.who)").all_inner_texts()
@@ -395,13 +405,7 @@ def test_the_chat_tab_streams_answers_and_keeps_the_conversation(page: Any) -> N
 
 def test_the_chat_tab_shows_the_reasoning_before_the_answer(page: Any) -> None:
     deltas = [{"reasoning_content": "I know "}, {"reasoning_content": "it."}, {"content": "Yes."}]
-    chunks = [{"model": "m", "choices": [{"delta": delta}]} for delta in deltas]
-    events = [f"data: {json.dumps(each)}\n\n" for each in chunks]
-    body = "".join([": waiting\n\n", *events, "data: [DONE]\n\n"])
-    page.route(
-        "**/v1/chat/completions",
-        lambda route: route.fulfill(content_type="text/event-stream", body=body),
-    )
+    stream(page, *({"choices": [{"delta": delta}]} for delta in deltas))
     send(page, "Is water wet?")
     assert page.get_by_role("log").locator("details pre").inner_text() == "I know it."
     assert texts(page) == ["Is water wet?", "Yes."]
@@ -442,6 +446,24 @@ def test_the_chat_tab_calls_tools_and_sends_their_results(page: Any) -> None:
     assert called["tool_calls"][0]["id"] == result["tool_call_id"]
     assert (result["role"], result["content"]) == ("tool", "21 degrees")
     assert page.get_by_label("Message").is_visible()
+
+
+def test_the_chat_tab_reports_incomplete_answers(page: Any) -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "get_weather", "arguments": '{"ci'}}
+    ended = {"delta": {}, "finish_reason": "length"}
+    started = {"choices": [{"delta": {"tool_calls": [call]}}]}
+    for chunks, message in (
+        ((started, {"choices": [ended]}), "The answer is cut off"),
+        (({"error": {"message": "it failed"}},), "it failed"),
+        ((), "answer is empty"),
+    ):
+        stream(page, *chunks)
+        assert len(send(page, "Hello!")["messages"]) == 1
+        assert message in page.get_by_role("alert").inner_text()
+        assert page.get_by_label("Message").input_value() == "Hello!"  # it can be sent again
+    stream(page, {"choices": [{"delta": {"content": "Hi"}}]}, {"choices": [ended]})
+    send(page, "Hello!")
+    assert "cut off" in page.get_by_role("log").locator(".warning").inner_text()
 
 
 def test_the_chat_tab_shows_errors(page: Any) -> None:
