@@ -238,8 +238,11 @@ def check_path(name: str, value: Any) -> str:
 
 
 def check_several(name: str, value: Any, expected: str, hint: str = "") -> Iterable[Any]:
-    """Check that a value is an iterable, but not a string, bytes, a mapping or a class."""
+    """Check that a value is an iterable, but not a string, bytes, a mapping, a class or a table."""
     is_one = isinstance(value, str | bytes | bytearray | Mapping | type)
+    if hasattr(value, "columns") and len(getattr(value, "shape", ())) == 2:
+        # The items of a DataFrame are the names of its columns.
+        raise wrong(name, expected, value, "pass one of its columns")
     if is_one or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise wrong(name, expected, value, hint)
     return value

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import check_one_of, check_path, check_text, wrong
+from .checks import check_one_of, check_path, check_several, check_text, wrong
 from .decisions.answers import ChoiceAnswer
 from .decisions.fingerprint import fingerprint_of
 from .decisions.learning.calibration import METHODS, Calibration, CalibrationMethod, replace_file
@@ -328,8 +328,7 @@ def _texts(column: Any) -> list[str]:
 
 def _values(column: Any, name: str = "y") -> list[Any]:
     """Return the values of a list, an array, or a column of pandas or polars."""
-    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
-        raise wrong(name, "a list, an array or a column", column)
+    check_several(name, column, "a list, an array or a column")
     if isinstance(column, np.ndarray) and column.ndim != 1:
         raise wrong(name, "one dimension", f"an array of {column.ndim} dimensions")
     if hasattr(column, "to_list"):

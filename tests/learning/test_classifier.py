@@ -234,3 +234,7 @@ def test_columns_of_tables_are_read(tiny_model: Model, fitted: Classifier, packa
     frames = pytest.importorskip(package, reason=f"{package} is not installed")
     column = frames.Series(UNSEEN)
     assert fitted.predict(column).tolist() == fitted.predict(UNSEEN).tolist()
+    table = frames.DataFrame({"text": UNSEEN})  # its items are not its rows
+    for ask in (fitted.predict, lambda given: tiny_model.choose_many(given, ["a", "b"])):
+        with pytest.raises(InvalidArgumentError, match="got a DataFrame; pass one of its columns"):
+            ask(table)
