@@ -323,7 +323,7 @@ else
 WHEEL_COMPILER = -Cinstall.strip=false -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
     -Ccmake.define.ELIZA_ZIG=$(ZIG) -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28
 endif
-ARCHIVES := archive-x86_64 archive-aarch64
+ARCHIVES := archive-linux-x86_64 archive-linux-aarch64
 .PHONY: wheel wheel-windows wheel-linux sdist release $(ARCHIVES)
 wheel: $(if $(filter windows,$(BACKEND)),wheel-windows,wheel-linux) ## build a portable wheel into dist/ (BACKEND=vulkan or cuda for GPUs, windows for Windows)
 
@@ -351,11 +351,11 @@ sdist: $(VENV)/with-release
 	@$(BIN)/python -m build --sdist --outdir dist $(WHEEL_SOURCE)
 
 # Archives for C in dist/, for the processors of the wheels.
-$(ARCHIVES): archive-%: $(VENV)/with-release
-	$(call build-in,build/archive-$*,-DELIZA_NATIVE=OFF -DELIZA_C_ARCHIVE=linux-$* -DELIZA_ZIG=$(ZIG) -DELIZA_ZIG_TARGET=$*-linux-gnu.2.28 \
+$(ARCHIVES): archive-linux-%: $(VENV)/with-release
+	$(call build-in,build/$@,-DELIZA_NATIVE=OFF -DELIZA_C_ARCHIVE=linux-$* -DELIZA_ZIG=$(ZIG) -DELIZA_ZIG_TARGET=$*-linux-gnu.2.28 \
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake)
 	@rm -f -- -  # see the target wheel
-	@cd build/archive-$* && PATH="$(BIN):$$PATH" cpack -B '$(CURDIR)/dist' > cpack.log || { cat cpack.log; exit 1; }
+	@cd build/$@ && PATH="$(BIN):$$PATH" cpack -B '$(CURDIR)/dist' > cpack.log || { cat cpack.log; exit 1; }
 	@rm -rf dist/_CPack_Packages
 
 # docs/develop/build.md describes the files. As root, with debootstrap, the release is also tried in bare systems.
@@ -364,10 +364,9 @@ release: $(VENV)/with-release ## build, check and try the files of a release, an
 	@rm -rf build/release
 	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
 	@rm -rf dist
-	@$(MAKE) --no-print-directory sdist WHEEL_SOURCE=build/release/tree
+	@$(MAKE) --no-print-directory sdist $(ARCHIVES) WHEEL_SOURCE=build/release/tree  # the wheels reuse the archives' libraries
 	@for arch in x86_64 aarch64; do \
 	    $(MAKE) --no-print-directory wheel WHEEL_ARCH=$$arch WHEEL_SOURCE=build/release/tree || exit 1; done
-	@$(MAKE) --no-print-directory $(ARCHIVES)
 	@$(BIN)/python -m twine check --strict dist/eliza_ffi-*
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@cp build/release/RELEASE_NOTES.md dist/

@@ -4,8 +4,8 @@
 #
 #     scripts/check_bare_debian.sh dist/eliza_ffi-*-manylinux*.whl
 #
-# SYSTEMS='bookworm noble' selects systems. Needs root and debootstrap. For Ubuntu, Debian's debootstrap also needs the
-# package ubuntu-keyring, and UBUNTU_MIRROR=URL if it does not know the release. A wheel for 64-bit Arm needs
+# SYSTEMS='bookworm noble' selects systems. Needs root and debootstrap. For Ubuntu, Debian also needs the package
+# ubuntu-keyring, which exists since Debian 13; UBUNTU_MIRROR=URL selects a mirror. A wheel for 64-bit Arm needs
 # qemu-user-static, registered with the kernel. Each system is installed once into build/bare-debian. pip downloads the
 # other wheels outside of it, so the systems need no network. build/release/tried.txt lists what has passed.
 set -euo pipefail
@@ -30,7 +30,7 @@ install_system() {
         rm -rf "$root"
         mkdir -p "$root"
         origin=()
-        if [ "$system" = noble ]; then origin=(${UBUNTU_MIRROR:+"$UBUNTU_MIRROR" gutsy}); fi
+        if [ "$system" = noble ]; then origin=("${UBUNTU_MIRROR:-}" gutsy); fi  # Debian 12 has no script named noble
         debootstrap --arch="$debian" --variant=minbase --components="$components" --include="$2" "$system" "$root" \
             "${origin[@]}" > "$root.log" || { tail -n 5 "$root.log" >&2; exit 1; }
         touch "$root/complete"

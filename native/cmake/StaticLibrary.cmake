@@ -3,7 +3,7 @@
 #
 #   BUILD   the build folder of Ninja
 #   NINJA   path of the program ninja
-#   AR      the archiver: a path, or a path and an argument
+#   ZIG     path of the program zig
 #   OUTPUT  path of the static library
 
 execute_process(COMMAND ${NINJA} -C ${BUILD} -t commands libelizainference.so
@@ -18,18 +18,24 @@ string(REGEX MATCHALL "[^\n]* -o linked-again\\.so [^\n]*" _linked "${_linked}")
 string(REGEX MATCHALL "[^ ]+\\.[oa] " _files "${_linked} ")
 string(REPLACE " " "" _files "${_files}")
 list(REMOVE_DUPLICATES _files)
-set(_script "create ${OUTPUT}\n")
+set(_objects ${BUILD}/static-library.o)
+set(_parts "")
+set(_script "create ${OUTPUT}\naddmod ${_objects}\n")
 foreach(_file IN LISTS _files)
   cmake_path(ABSOLUTE_PATH _file BASE_DIRECTORY ${BUILD})
   if(NOT EXISTS ${_file} OR _file MATCHES "/(crt[^/]*|libc_nonshared.a)$")  # every compiler adds its own
     continue()
   elseif(_file MATCHES "/libllama_cpu_attention.a$")  # the linker has taken our kernel, of the same name
     continue()
-  elseif(_file MATCHES "\\.a$")
+  elseif(_file MATCHES "/lib(c\\+\\+|c\\+\\+abi|unwind|compiler_rt)\\.a$")
     string(APPEND _script "addlib ${_file}\n")
   else()
-    string(APPEND _script "addmod ${_file}\n")
+    list(APPEND _parts ${_file})
   endif()
 endforeach()
+# zig adds debug information even to a release. It is nine tenths of the object files.
+file(WRITE ${BUILD}/static-library.ld "SECTIONS { /DISCARD/ : { *(.debug*) } }\n")
+execute_process(COMMAND ${ZIG} ld.lld -r -T ${BUILD}/static-library.ld -o ${_objects} --whole-archive ${_parts}
+  COMMAND_ERROR_IS_FATAL ANY)
 file(WRITE ${BUILD}/static-library.mri "${_script}save\nend\n")
-execute_process(COMMAND ${AR} -M INPUT_FILE ${BUILD}/static-library.mri COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${ZIG} ar -M INPUT_FILE ${BUILD}/static-library.mri COMMAND_ERROR_IS_FATAL ANY)
