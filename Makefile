@@ -299,12 +299,10 @@ bench-ready: $(VENV)/with-dev
 	-@$(MAKE) --no-print-directory peers
 
 bench-all: bench-streams
-	@$(BIN)/python -m bench.peers --docs docs/performance.md
-	@$(BIN)/python -m bench.ranking --docs docs/performance.md
-	@$(BIN)/python -m bench.decisions
+	@set -e; for name in peers sizes ranking decisions pictures; do $(BIN)/python -m bench.$$name; done
 
 bench-quick: bench-ready
-	@$(BIN)/python -m bench.peers --quick $(BENCH_ARGS)
+	@$(BIN)/python -m bench.peers $(BENCH_ARGS)
 
 bench-streams: bench-ready
 	@$(BIN)/python -m bench.streams $(BENCH_ARGS)

@@ -6,14 +6,11 @@ One call of `Model.decide` with all questions is compared with:
 - prefilling a prompt with the same number of tokens;
 - llama-server's ``/v1/systemone`` with the same file, and its completions with a grammar and
   ``n_probs``;
-- llguidance's masks over eliza-ffi's passes;
-- if they are installed, llama-cpp-python with a grammar for each question, and cappr over
-  llama-cpp-python.
+- llguidance's masks over eliza-ffi's passes.
 
-All methods take turns for each input, and every input is new to all of them. Writes JSON, Markdown
-and a picture into ``bench/results``.
+All methods take turns for each input, and every input is new to all of them. Writes JSON into
+``bench/results``.
 
-    $ python -m bench.decisions --quick                        # small models, a few minutes
     $ python -m bench.decisions                                # everything, an hour
     $ python -m bench.decisions --only 'wide F16 32k' --merge  # measure one model again
     $ python -m bench.decisions --only 'small decision model' --questions 5 --merge
@@ -33,10 +30,9 @@ from typing import Any
 
 from .choosing.other_libraries import Peer
 from .deciding.cells import DecidingEffort, DecisionCell, measure_cell
-from .deciding.report import AXES, markdown, plot, summary
+from .deciding.report import AXES, markdown
 from .deciding.workload import CODES, PHRASES, SUBJECTS, WORDS
-from .methods import with_maker
-from .parts.charts import draw_if_possible
+from .methods import METHODS
 from .parts.machine import machine_facts
 from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .together.llama_server import find_llama_server
@@ -87,15 +83,6 @@ FULL = DecisionPlan(
     ),
     effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=30.0),
 )
-QUICK = DecisionPlan(
-    cells=(
-        DecisionCell("small 32k", 100, 5, 10, WORDS),
-        DecisionCell("small 32k", 500, 20, 10, WORDS),
-        DecisionCell("small decision model", 100, 5, 10, CODES),
-        DecisionCell("small decision model", 500, 20, 10, CODES),
-    ),
-    effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=30.0),
-)
 
 
 def run(
@@ -118,9 +105,7 @@ def run(
         A function with the signature of `measure_cell`.
     """
     subjects = {subject.name: subject for subject in SUBJECTS}
-    peers = {
-        name: each.needs() for name, each in with_maker("decides").items() if each.needs is not None
-    }
+    peers = {name: each.needs() for name, each in METHODS.items() if each.needs is not None}
     program, _ = find_llama_server()
     measured = []
     try:
@@ -150,7 +135,6 @@ def budget_of(cell: DecisionCell, effort: DecidingEffort, *, is_wide: bool) -> f
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [subject.name for subject in SUBJECTS]
     parser = bench_parser("Compare ways to answer questions about an input.", merge=True)
-    parser.add_argument("--quick", action="store_true", help="small models, a few minutes")
     add_filter(parser, "--only", "this model", choices=names)
     add_filter(parser, "--input", "inputs of this length", type=int, metavar="TOKENS")
     add_filter(parser, "--questions", "N questions", type=int, metavar="N")
@@ -158,27 +142,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threads = "compute threads of every method; 1 if other programs use the other cores"
     parser.add_argument("--threads", type=int, default=0, metavar="N", help=threads)
     options = parser.parse_args(arguments)
-    plan = QUICK if options.quick else FULL
     wanted = [
         cell
-        for cell in plan.cells
+        for cell in FULL.cells
         if cell.model in (options.only or names)
         and cell.input_tokens in (options.input or INPUTS)
         and cell.questions in (options.questions or QUESTIONS)
         and cell.options in (options.options or OPTIONS)
     ]
-    name = "decisions-quick" if options.quick else "decisions"
     if not wanted and options.render is None:
         parser.error("no cell of the plan matches --only, --input, --questions and --options")
     results = stored_or_measured(
         options,
-        name,
-        lambda: run(plan, wanted, options.threads),
+        "decisions",
+        lambda: run(FULL, wanted, options.threads),
         key=("model", *AXES, "labels"),
     )
-    draw_if_possible(plot, results, options.out / f"{name}.png")
-    sections = {"decisions": summary(results)}
-    return publish(name, results, markdown(results), options, sections)
+    return publish("decisions", results, markdown(results), options)
 
 
 if __name__ == "__main__":

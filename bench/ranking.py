@@ -1,14 +1,13 @@
 """Measure how long it takes to find the most probable of 100 to 100,000 labels.
 
 The same model ranks the labels (`rank`), returns the most probable one (`choose`), returns the
-greedy one, and scores all labels. llguidance's masks also lead to the greedy label. All take turns,
-so a slow moment of the machine affects them all. The important figures are the ratios within a
-round.
+greedy one, and scores all labels. llguidance's masks also lead to the greedy label. All take turns.
+With one compute thread, the processor time is the time on an idle machine, and other programs
+hardly change it.
 
-    $ python -m bench.ranking --docs docs/performance.md             # a quarter of an hour
-    $ python -m bench.ranking --quick                                # embedded model, a minute
-    $ python -m bench.ranking --only 'wide F16 32k' --merge          # measure one model again
-    $ python -m bench.ranking --render --docs docs/performance.md    # measure nothing
+    $ python -m bench.ranking                                # a quarter of an hour
+    $ python -m bench.ranking --only 'SmolLM2 135M' --merge  # measure one model again
+    $ python -m bench.ranking --render                       # measure nothing
 """
 
 from __future__ import annotations
@@ -19,19 +18,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from page_tables import markdown_table, number
 
 from eliza_ffi.choices import PreparedLabels
-from eliza_ffi.decisions.learning.pictures import Picture
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 
-from .parts.charts import draw_if_possible, draw_lines
 from .parts.figures import in_turns, mean, median, quartiles, ratios
-from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.machine import machine_facts, machine_line, noting_other_programs
 from .parts.pages import (
     add_filter,
     bench_parser,
@@ -41,7 +37,7 @@ from .parts.pages import (
     spread,
     stored_or_measured,
 )
-from .parts.workload import Subject, wide
+from .parts.workload import EMBEDDED, SMOLLM2, Subject, wide
 
 TOP = 5
 SEPARATOR = " > "
@@ -55,14 +51,10 @@ WAYS = (RANK, CHOOSE, GREEDY, ALL, LLGUIDANCE)
 """The ways: the five best labels, the best one, the greedy one, all probabilities, and the greedy
 label with the token masks of llguidance."""
 
-RATIOS = {"all_over_rank": "all scores / rank", "choose_over_greedy": "choose / greedy"}
-
 MOST_TOKENS = 64
 LEAST_ROUNDS = 3
 
 N_CTX = 2048
-
-COLOURS = {RANK: "#D55E00", CHOOSE: "#CC79A7", GREEDY: "#0072B2", ALL: "#666666"}
 
 INPUTS = (
     "a warm blanket for cold evenings",
@@ -180,15 +172,13 @@ class RankSubject:
     effort: RankEffort
 
 
-EMBEDDED = Subject("embedded", None)
 # All tokens are equally probable to an indifferent model: the worst case of a search.
 INDIFFERENT = wide("wide, indifferent", "llama-spm", logit_std=0.0)
 SUBJECTS = (
     RankSubject(EMBEDDED, SETS, RankEffort(rounds=16)),
-    RankSubject(wide("wide F16 32k", "llama-spm"), SETS, RankEffort(rounds=8)),
+    RankSubject(SMOLLM2, NAMES, RankEffort(rounds=8)),
     RankSubject(INDIFFERENT, NAMES[:3], RankEffort(rounds=5)),
 )
-QUICK = (RankSubject(EMBEDDED, NAMES[:3], RankEffort(rounds=3)),)
 
 
 @dataclass(frozen=True)
@@ -262,9 +252,9 @@ def measure_set(model: Model, labels: MultiLabel, effort: RankEffort) -> dict[st
         of rounds in which the greedy label is the best one.
     """
     texts = labels.make(labels.n)
-    begin = time.perf_counter()
+    begin = time.process_time()
     prepared = model.prepare_labels(texts)
-    prepare_ms = 1e3 * (time.perf_counter() - begin)
+    prepare_ms = 1e3 * (time.process_time() - begin)
     ways = ways_of(model, prepared)
     ms: dict[str, list[float]] = {name: [] for name in ways}
     found: dict[str, list[Found]] = {name: [] for name in ways}
@@ -277,9 +267,9 @@ def measure_set(model: Model, labels: MultiLabel, effort: RankEffort) -> dict[st
         prompt = f"Message: {INPUTS[n_done % len(INPUTS)]}{labels.question}"
         model.rank(prompt, prepared, max_passes=0)  # brings the prompt into the cache
         for name in names:
-            begin = time.perf_counter()
+            begin = time.process_time()
             found[name].append(ways[name](prompt))
-            ms[name].append(1e3 * (time.perf_counter() - begin))
+            ms[name].append(1e3 * (time.process_time() - begin))
     best = [each.label for each in found[RANK]]
     greedy = [each.label for each in found[GREEDY]]
     return {
@@ -302,7 +292,7 @@ def measure_set(model: Model, labels: MultiLabel, effort: RankEffort) -> dict[st
 def measure(subject: RankSubject) -> list[dict[str, Any]]:
     """Measure all label sets of a model and return one cell for each."""
     cells = []
-    with Model(subject.model.path(), n_ctx=N_CTX) as model:
+    with Model(subject.model.path(), n_ctx=N_CTX, n_threads=1) as model:
         for labels in subject.sets:
             cell: dict[str, Any] = {
                 "model": subject.model.name,
@@ -325,71 +315,38 @@ def run(subjects: Sequence[RankSubject]) -> dict[str, Any]:
 
 
 def markdown(results: Mapping[str, Any]) -> str:
-    """Return the tables."""
-    named = [(f"{cell['model']}, {cell['labels']}", cell) for cell in results["cells"]]
-    times = [
+    """Return the table."""
+    rows = [
         [
-            name,
+            f"{cell['model']}, {cell['labels']}",
             number(cell["prepare_ms"]),
             *by_method(cell["ways"], WAYS, lambda way: number(way["ms"])),
-            *(spread(cell[ratio], "{:.2f}".format, " to ") for ratio in RATIOS),
-        ]
-        for name, cell in named
-    ]
-    passes = [
-        [
-            name,
-            *by_method(cell["ways"], WAYS, lambda way: f"{way['passes']:g}"),
-            f"{cell['probability']:.2g}",
+            spread(cell["all_over_rank"], number),
+            *(f"{cell['ways'][way]['passes']:g}" for way in (RANK, ALL)),
             f"{cell['greedy_is_best']:.0%}",
         ]
-        for name, cell in named
+        for cell in results["cells"]
     ]
+    head = ["model, labels", "prepare once", *WAYS, "all scores / rank"]
+    head += ["passes of rank", "passes of all scores", "greedy is best"]
     return page_of(
-        machine_line(results["machine"]) + disturbance(named),
-        "Milliseconds after the prompt; ratios are medians of the rounds (first to third quartile)",
-        markdown_table(["model, labels", "prepare once", *WAYS, *RATIOS.values()], times),
-        "Forward passes after the prompt, the probability of the best label, and how often the "
-        "greedy label is the best one",
-        markdown_table(["model, labels", *WAYS, "probability", "greedy is best"], passes),
+        machine_line(results["machine"]),
+        "Milliseconds of processor time after the prompt; forward passes; and how often the greedy "
+        "label is the best one. Medians of the rounds (quartiles)",
+        markdown_table(head, rows),
     )
-
-
-def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw the time over the number of product names, one panel for each model."""
-    models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
-    picture = Picture(1, len(models), (4.2 * len(models), 3.7), sharey=True)
-    for axis, model in zip(picture.axes[0], models, strict=True):
-        points = [
-            (cell["n"], cell["ways"])
-            for cell in results["cells"]
-            if (cell["model"], cell["kind"]) == (model, "names")
-        ]
-        draw_lines(
-            axis, points, COLOURS, lambda way: float(way["ms"]), title=model, xlabel="labels"
-        )
-    picture.axes[0][0].set_ylabel("milliseconds after the prompt")
-    picture.save(file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = bench_parser(
         "Measure how long it takes to find the most probable labels of many.", merge=True
     )
-    parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
     names = [subject.model.name for subject in SUBJECTS]
     add_filter(parser, "--only", "this model", choices=names)
     options = parser.parse_args(arguments)
-    name = "ranking-quick" if options.quick else "ranking"
-    subjects = QUICK if options.quick else SUBJECTS
-    results = stored_or_measured(
-        options,
-        name,
-        lambda: run([each for each in subjects if each.model.name in (options.only or names)]),
-        key=("model", "labels"),
-    )
-    draw_if_possible(plot, results, options.out / f"{name}.png")
-    return publish(name, results, markdown(results), options)
+    wanted = [each for each in SUBJECTS if each.model.name in (options.only or names)]
+    results = stored_or_measured(options, "ranking", lambda: run(wanted), key=("model", "labels"))
+    return publish("ranking", results, markdown(results), options)
 
 
 if __name__ == "__main__":

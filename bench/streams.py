@@ -1,14 +1,12 @@
-"""Measure many streams at once, compared with one stream and with llama-server.
+"""Measure many streams at once, compared with llama-server.
 
 Two things are measured. Text: each stream of one `Model` generates on its own thread. Choices: each
 thread chooses among five labels, after prompts that are new. llama-server runs with its own
 settings, and once more with eliza-ffi's. It has as many slots as there are streams, and one HTTP
 client for each. All methods take turns, so a slow moment of the machine affects them all.
 
-    $ make bench BENCH=streams                             # everything, an hour
-    $ python -m bench.streams --quick                               # one model, a few minutes
+    $ make bench BENCH=streams                                      # everything, an hour
     $ python -m bench.streams --only 'F16 32k' --streams 8 --merge  # measure one cell again
-    $ python -m bench.streams --render                              # measure nothing
     $ python -m bench.streams --model model.gguf --streams 8        # your model; prints the tables
 
 llama-server is the program in the variable ``LLAMA_SERVER``, or the program that ``make peers``
@@ -29,10 +27,8 @@ from typing import Any, TypeVar
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.learning.pictures import Picture
 from eliza_ffi.model import Model
 
-from .parts.charts import draw_if_possible, draw_lines
 from .parts.figures import attempt, in_turns, percentiles, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from .parts.pages import (
@@ -56,6 +52,7 @@ from .together.streams import (
     write_together,
 )
 
+STREAMS = (1, 2, 4, 8, 16)
 MODELS = {
     subject.name: subject.path
     for subject in (
@@ -68,15 +65,11 @@ MODELS = {
 PROMPT_TOKENS = 32
 """Length of the prompts before generated text."""
 CHOICE_PROMPT_TOKENS = 64
-MOST_STREAMS = 16
 N_CTX = 8192
 
 OURS = "eliza-ffi"
-ALONE = "eliza-ffi alone"
 SERVER = "llama-server"
 SERVER_EQUAL = "llama-server, our settings"
-METHODS = (OURS, ALONE, SERVER, SERVER_EQUAL)
-COLOURS = {OURS: "#D55E00", ALONE: "#E69F00", SERVER: "#0072B2"}
 SERVERS = {
     SERVER: (),
     SERVER_EQUAL: (
@@ -134,10 +127,7 @@ def measure_cell(
     cell: dict[str, Any] = {"model": name, "streams": n_streams, "problems": problems}
     with noting_other_programs(cell, f"{name}, {n_streams} streams"), ExitStack() as opened:
         model = opened.enter_context(Model(path, n_slots=n_streams, n_ctx=N_CTX))
-        ours = OurStreams(model, CHOICES)
-        contenders: dict[str, tuple[Contender, int]] = {OURS: (ours, n_streams)}
-        if n_streams > 1:
-            contenders[ALONE] = (ours, 1)
+        contenders: dict[str, Contender] = {OURS: OurStreams(model, CHOICES)}
         n_threads = int(model.describe()["threads"])
         for label, more in SERVERS.items():
             if program is None:
@@ -145,23 +135,23 @@ def measure_cell(
             starting = serving(program, path, n_streams, N_CTX, n_threads, CHOICES, more)
             server = attempt(problems, label, opened.enter_context, starting)
             if server is not None:
-                contenders[label] = (server, n_streams)
+                contenders[label] = server
         prompts = RandomPrompts(model, seed=n_streams)
         n_choices = max(effort.least_choices, 2 * n_streams)
         written = _rounds(
             contenders,
             effort.rounds,
             problems,
-            lambda contender, n: write_together(
-                contender, prompts.draw(n, PROMPT_TOKENS), effort.tokens
+            lambda contender: write_together(
+                contender, prompts.draw(n_streams, PROMPT_TOKENS), effort.tokens
             ),
         )
         chosen = _rounds(
             contenders,
             effort.choice_rounds,
             problems,
-            lambda contender, n: choose_together(
-                contender, prompts.draw(n_choices, CHOICE_PROMPT_TOKENS), n
+            lambda contender: choose_together(
+                contender, prompts.draw(n_choices, CHOICE_PROMPT_TOKENS), n_streams
             ),
         )
     cell["writing"] = _figures(written, "token_ms", "tokens_per_second")
@@ -170,19 +160,19 @@ def measure_cell(
 
 
 def _rounds(
-    contenders: Mapping[str, tuple[Contender, int]],
+    contenders: Mapping[str, Contender],
     n_rounds: int,
     problems: dict[str, str],
-    run: Callable[[Contender, int], T],
+    run: Callable[[Contender], T],
 ) -> dict[str, list[T]]:
     """Run all contenders in turns. If a server fails, the others continue without it."""
     found: dict[str, list[T]] = {name: [] for name in contenders}
     for name in chain.from_iterable(in_turns(contenders, n_rounds)):
-        contender, n_threads = contenders[name]
+        contender = contenders[name]
         time.sleep(SETTLING_SECONDS)
         is_server = isinstance(contender, LlamaServer)
         tried = partial(attempt, problems, name, run) if is_server else run
-        result = tried(contender, n_threads)
+        result = tried(contender)
         if result is not None:
             found[name].append(result)
     return {name: listed for name, listed in found.items() if listed}
@@ -218,100 +208,61 @@ def run(
 
 
 def markdown(results: Mapping[str, Any]) -> str:
-    """Return the tables: text first, then choices."""
+    """Return the table."""
     plan, cells = results["plan"], results["cells"]
     named = [(f"{cell['model']}, {cell['streams']} streams", cell) for cell in cells]
-    text = (cells, "writing", METHODS)
-    choices = (cells, "choosing", METHODS)
+    head = ["model", "streams"]
+    for what in ("tokens per second", "choices per second"):
+        head += [f"{what}, {OURS}", SERVER, "ratio (quartiles)", "ratio, our settings"]
     return page_of(
         f"{machine_line(results['machine'])} Medians of {plan['rounds']} rounds of text "
-        f"({plan['tokens']} tokens per stream, after prompts of {PROMPT_TOKENS} tokens) and "
-        f"{plan['choice_rounds']} of choices. {ALONE} is a single stream." + disturbance(named),
-        "Tokens per second of all streams together, once every stream has its first token: median "
-        "(quartiles)",
-        _table(*text, lambda way: spread(way["tokens_per_second"])),
-        "eliza-ffi's tokens per second divided by those of another method in the same round",
-        _table(*text, lambda way: spread(way["times_theirs"]), others="/ "),
-        "Milliseconds between consecutive tokens of a stream: median (p99)",
-        _table(*text, lambda way: _times(way, "token_ms")),
-        f"Choices among {len(CHOICES)} labels per second, after {CHOICE_PROMPT_TOKENS} new tokens: "
-        "median (quartiles)",
-        _table(*choices, lambda way: spread(way["choices_per_second"])),
-        "eliza-ffi's choices per second divided by those of another method in the same round",
-        _table(*choices, lambda way: spread(way["times_theirs"]), others="/ "),
-        "Milliseconds of a choice, including its prompt: median (p99)",
-        _table(*choices, lambda way: _times(way, "choice_ms")),
+        f"({plan['tokens']} tokens after {PROMPT_TOKENS}) and {plan['choice_rounds']} of choices "
+        f"({len(CHOICES)} labels after {CHOICE_PROMPT_TOKENS} tokens). *Ratio*: {OURS} / {SERVER} "
+        "in the same round." + disturbance(named),
+        markdown_table(
+            head,
+            (
+                [
+                    *(cell["model"], str(cell["streams"])),
+                    *_rates(cell["writing"], "tokens_per_second"),
+                    *_rates(cell["choosing"], "choices_per_second"),
+                ]
+                for cell in cells
+            ),
+        ),
         notes_of(results, named, "Failed:"),
     )
 
 
-def _table(
-    cells: Sequence[Mapping[str, Any]],
-    part: str,
-    names: Sequence[str],
-    show: Callable[[Any], str],
-    others: str = "",
-) -> str:
-    """Return a table of one figure; `others` precedes the names, and leaves out eliza-ffi's."""
-    shown = [each for each in names if not (others and each == OURS)]
-    return markdown_table(
-        ["model", "streams", *(others + each for each in shown)],
-        (
-            [cell["model"], str(cell["streams"]), *by_method(cell[part], shown, show)]
-            for cell in cells
-        ),
-    )
-
-
-def _times(way: Mapping[str, Any], figure: str) -> str:
-    return f"{number(way[f'{figure}_p50'])} ({number(way[f'{figure}_p99'])})"
-
-
-def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw tokens and choices per second over the number of streams, one column per model."""
-    models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
-    rows = (("tokens", "writing"), ("choices", "choosing"))
-    picture = Picture(2, len(models), (3.2 * len(models), 6.4), sharey="row")
-    for axes, (what, part) in zip(picture.axes, rows, strict=True):
-        rate = partial(_middle, figure=f"{what}_per_second")
-        for axis, model in zip(axes, models, strict=True):
-            cells = [cell for cell in results["cells"] if cell["model"] == model]
-            points = [(cell["streams"], cell[part]) for cell in cells]
-            settings = {"yscale": "linear", "title": model, "xlabel": "streams"}
-            draw_lines(axis, points, COLOURS, rate, **settings)
-            axis.set_ylim(bottom=0)
-        axes[0].set_ylabel(f"{what} per second, together")
-    picture.save(file)
-
-
-def _middle(way: Mapping[str, Any], figure: str) -> float:
-    return float(way[figure][1])
+def _rates(ways: Mapping[str, Any], figure: str) -> list[str]:
+    """Return the rates of both programs, and the ratios."""
+    return [
+        *by_method(ways, (OURS, SERVER), lambda way: number(way[figure][1])),
+        *by_method(ways, (SERVER,), lambda way: spread(way["times_theirs"])),
+        *by_method(ways, (SERVER_EQUAL,), lambda way: number(way["times_theirs"][1])),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = bench_parser("Measure many streams at once.", merge=True)
-    parser.add_argument("--quick", action="store_true", help="one model, a few minutes")
     add_filter(parser, "--only", "this model", choices=MODELS)
     add_filter(parser, "--streams", "N streams", type=int, metavar="N")
     parser.add_argument("--model", type=Path, metavar="FILE", help="measure this model; print only")
     options = parser.parse_args(arguments)
-    if not all(1 <= n <= MOST_STREAMS for n in options.streams):
-        parser.error(f"--streams: expected 1 to {MOST_STREAMS}, got {options.streams}")
-    effort = QUICK if options.quick or options.model else FULL
-    streams = options.streams or ((1, 8) if effort is QUICK else (1, 2, 4, 8, 16))
+    if not set(options.streams) <= set(STREAMS):
+        parser.error(f"--streams: expected some of {STREAMS}, got {options.streams}")
     if options.model is not None:
-        print(markdown(run({options.model.stem: lambda: options.model}, streams, effort)))
+        own = {options.model.stem: lambda: options.model}
+        print(markdown(run(own, options.streams or (1, 8), QUICK)))
         return 0
-    names = options.only or list(MODELS)[: 1 if options.quick else None]
-    name = "streams-quick" if options.quick else "streams"
+    models = {name: MODELS[name] for name in options.only or MODELS}
     results = stored_or_measured(
         options,
-        name,
-        lambda: run({each: MODELS[each] for each in names}, streams, effort),
+        "streams",
+        lambda: run(models, options.streams or STREAMS, FULL),
         key=("model", "streams"),
     )
-    draw_if_possible(plot, results, options.out / f"{name}.png")
-    return publish(name, results, markdown(results), options)
+    return publish("streams", results, markdown(results), options)
 
 
 if __name__ == "__main__":

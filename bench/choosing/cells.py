@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 
 from ..model import Alternatives, TimedChoice, Workbench
@@ -98,7 +97,9 @@ def measure_cell(
     effort: ChoiceEffort,
     others: Others,
 ) -> dict[str, Any]:
-    """Measure a model's choices among some labels with every method.
+    """Measure the processor time of a model's choices among some labels with every method.
+
+    With one compute thread, this is the time on an idle machine.
 
     Parameters
     ----------
@@ -108,11 +109,11 @@ def measure_cell(
         Each ends where the label begins.
     """
     cell: dict[str, Any] = {"problems": {}}
-    with noting_other_programs(cell), Model(subject.path()) as model:
-        bench = Workbench(model, Alternatives.of_texts(model, texts))
+    with noting_other_programs(cell), Model(subject.path(), n_threads=1) as model:
+        bench = Workbench(model, Alternatives.of_texts(model, texts), time.process_time)
         tokenized = [model.tokenize(text, add_special=True, parse_special=True) for text in prompts]
         runs = _run(bench, tokenized, effort)
-        cell |= _our_figures(bench, tokenized, runs)
+        cell |= _our_figures(bench, runs)
         _add_mask_libraries(cell, bench, tokenized, runs[TOKEN_BY_TOKEN], effort, others)
     return cell
 
@@ -141,12 +142,8 @@ def _run(
     return runs
 
 
-def _our_figures(
-    bench: Workbench, tokenized: Sequence[Sequence[int]], runs: Mapping[str, Runs]
-) -> dict[str, Any]:
+def _our_figures(bench: Workbench, runs: Mapping[str, Runs]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    cold_ms = bench.set_trie_microseconds(tokenized[0], cached=False) / 1e3
-    grammar_ms = _open_ms(bench, bench.alternatives.grammar) - _open_ms(bench, None)
     answers = {
         name: [one for listed in run.answers.values() for one in listed]
         for name, run in runs.items()
@@ -157,28 +154,19 @@ def _our_figures(
             "tokens": mean([len(each.tokens) for each in made]),
             "ms_per_token": median([each.seconds * 1e3 / len(each.tokens) for each in made]),
             "passes": mean([each.stats.passes_after_prompt for each in made]),
-            "setup_ms": cold_ms if CHOOSING[name].has_trie else grammar_ms,
             "samples": len(made),
         }
-    passes = [each.stats.decode_us / each.stats.forward_passes for each in answers[TOKEN_BY_TOKEN]]
+    passes = [
+        each.seconds * 1e3 / each.stats.passes_after_prompt
+        for each in answers[TOKEN_BY_TOKEN]
+        if each.stats.passes_after_prompt
+    ]
     return {
         "n_vocab": bench.n_vocab,
         "choices": len(bench.alternatives.texts),
-        "pass_ms": median(passes) / 1e3,
-        "set_token_trie_us_cached": bench.set_trie_microseconds(tokenized[0], cached=True),
+        "pass_ms": median(passes),
         "methods": figures,
     }
-
-
-def _open_ms(bench: Workbench, grammar: str | None) -> float:
-    """Return the median milliseconds to open and close a stream, which parses the grammar."""
-    binding, config = bench.model.binding, StreamConfig(gbnf_grammar=grammar)
-    times = []
-    for _ in range(9):
-        begin = time.perf_counter()
-        binding.close(binding.open(bench.model.session.ctx, config))
-        times.append(time.perf_counter() - begin)
-    return median(times) * 1e3
 
 
 def _add_mask_libraries(
@@ -213,6 +201,5 @@ def _add_mask_libraries(
                 "tokens": steps,
                 "ms_per_token": choice_ms / steps,
                 "passes": steps - 1.0,
-                "setup_ms": engine.compile_seconds * 1e3,
                 "samples": effort.repeat * len(walks),
             }

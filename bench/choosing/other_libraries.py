@@ -49,15 +49,7 @@ class Logits:
 
 
 class MaskPicker(Protocol):
-    """A library that computes a bit mask of the vocabulary with the allowed tokens.
-
-    Attributes
-    ----------
-    compile_seconds : float
-        The time to compile the grammar. Preparing the vocabulary is not included.
-    """
-
-    compile_seconds: float
+    """A library that computes a bit mask of the vocabulary with the allowed tokens."""
 
     def start(self) -> None:
         """Go back to the start of the text."""
@@ -88,10 +80,8 @@ class LlGuidancePicker:
         # The default limits stop grammars that grow without bound. A long list of labels needs a
         # higher limit.
         limits = package.LLParserLimits(max_items_in_row=max(2000, 2 * len(texts)))
-        begin = time.perf_counter()
         grammar = package.LLMatcher.grammar_from_lark(lark)
         self._matcher = package.LLMatcher(tokenizer, grammar, limits=limits)
-        self.compile_seconds = time.perf_counter() - begin
         if self._matcher.is_error():
             raise ValueError(self._matcher.get_error())
         self._mask = self._numpy.allocate_token_bitmask(1, len(vocabulary.texts))
@@ -156,9 +146,7 @@ class XGrammarPicker:
             stop_token_ids=[vocabulary.ends[0]],
         )
         compiler = self._package.GrammarCompiler(information, max_threads=1, cache_enabled=False)
-        begin = time.perf_counter()
         self._matcher = self._package.GrammarMatcher(compiler.compile_grammar(gbnf_of(texts)))
-        self.compile_seconds = time.perf_counter() - begin
         self._mask = self._package.allocate_token_bitmask(1, len(vocabulary.texts))
 
     def start(self) -> None:
@@ -225,42 +213,11 @@ def measure_peer(
             total = 0.0
             for token, row in zip(tokens, rows, strict=True):
                 logits = row.copy()
-                begin = time.perf_counter()
+                begin = time.process_time()
                 engine.fill()
                 engine.pick(logits)
                 engine.accept(token)
-                total += time.perf_counter() - begin
+                total += time.process_time() - begin
             totals.append(total)
         choices.append(median(totals[1:]))
     return median(choices) * 1e3
-
-
-class LlamaCppPython:
-    """llama-cpp-python with its grammar. It runs its own generation loop."""
-
-    def __init__(self, model: str, texts: Sequence[str], n_ctx: int, n_threads: int) -> None:
-        package = importlib.import_module("llama_cpp")
-        self._llama = package.Llama(model, n_ctx=n_ctx, n_threads=n_threads, verbose=False)
-        self._grammar_of: Any = package.LlamaGrammar.from_string
-        self._gbnf = gbnf_of(texts)
-
-    def choose(
-        self, prompt: Sequence[int], ends_at: Callable[[str], bool]
-    ) -> tuple[str, int, float]:
-        """Return the generated text, its number of tokens and its seconds.
-
-        The prompt is in the cache after an earlier call. The time includes the pass of the prompt's
-        last token.
-        """
-        text = b""
-        count = 0
-        grammar = self._grammar_of(self._gbnf, verbose=False)
-        begin = time.perf_counter()
-        for token in self._llama.generate(list(prompt), temp=0.0, grammar=grammar):
-            if token == self._llama.token_eos():
-                break
-            text += self._llama.detokenize([token])
-            count += 1
-            if ends_at(text.decode("utf-8", "replace")):
-                break
-        return text.decode("utf-8", "replace"), count, time.perf_counter() - begin

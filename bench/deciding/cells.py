@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from eliza_ffi.model import Model
 
 from ..choosing.other_libraries import Peer
-from ..methods import METHODS, OURS, with_maker
+from ..methods import METHODS, OURS
 from ..parts.figures import attempt, in_turns, median, quartiles, ratios
 from ..parts.machine import noting_other_programs
 from ..together.llama_server import serving
@@ -149,9 +149,8 @@ def compared_ways(
     """Return the available methods that can use a model."""
     return {
         name: each.decides
-        for name, each in with_maker("decides").items()
-        if each.decides is not None
-        and (name not in peers or peers[name].version)
+        for name, each in METHODS.items()
+        if (name not in peers or peers[name].version)
         and (subject.is_decision_model or name != SYSTEMONE)
     }
 
@@ -217,25 +216,22 @@ def _rounds(
         return work(*given) if is_ours else attempt(problems, name, work, *given)
 
     rounds: dict[str, list[Decided]] = {name: [] for name in ways}
-    with ExitStack() as open_ones:
-        deciders = {name: tried(name, make, setting) for name, make in ways.items()}
-        for made in filter(None, deciders.values()):
-            open_ones.callback(made.close)
-        # The warm-up: the questions are tokenized once, and the file is read from the disk.
-        deciders[OURS].decide(put(WARM_UP_TOKENS, -1))  # type: ignore[union-attr]
-        first = put(input_tokens, 0)
-        for turn, names in enumerate(in_turns(ways, n_rounds)):
-            if _spent(rounds[OURS]) > budget:
-                break  # a ratio requires eliza-ffi's time
-            asked = first if turn == 0 else put(input_tokens, turn)
-            for name in names:
-                decider = deciders[name]
-                if decider is None or name in problems or _spent(rounds[name]) > budget:
-                    continue
-                time.sleep(SETTLING_SECONDS)
-                decided = tried(name, decider.decide, asked)
-                if decided is not None:
-                    rounds[name].append(decided)
+    deciders = {name: tried(name, make, setting) for name, make in ways.items()}
+    # The warm-up: the questions are tokenized once, and the file is read from the disk.
+    deciders[OURS].decide(put(WARM_UP_TOKENS, -1))  # type: ignore[union-attr]
+    first = put(input_tokens, 0)
+    for turn, names in enumerate(in_turns(ways, n_rounds)):
+        if _spent(rounds[OURS]) > budget:
+            break  # a ratio requires eliza-ffi's time
+        asked = first if turn == 0 else put(input_tokens, turn)
+        for name in names:
+            decider = deciders[name]
+            if decider is None or name in problems or _spent(rounds[name]) > budget:
+                continue
+            time.sleep(SETTLING_SECONDS)
+            decided = tried(name, decider.decide, asked)
+            if decided is not None:
+                rounds[name].append(decided)
     return first, {name: listed for name, listed in rounds.items() if listed}
 
 
@@ -267,12 +263,6 @@ def _references(
     if not questionnaire.has_own_labels:
         return references
     for scoring in {listed[0].scoring for listed in rounds.values()} - {"constrained"}:
-        if scoring == "full":
-            decision = model.decide(first.given, questionnaire.questions, scoring="full")
-            rows = tuple(tuple(answer.distribution) for answer in decision.values())
-            answers = tuple(row.index(max(row)) for row in rows)
-            references[scoring] = Decided(0.0, answers, rows, scoring=scoring)
-            continue
         chosen = [
             model.choose(
                 prompt,

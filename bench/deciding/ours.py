@@ -47,8 +47,8 @@ class Decided:
         Forward passes; None if the method does not count them.
     scoring : str
         How the answers were chosen. ``"constrained"``: by probabilities among the allowed tokens at
-        each step. ``"full"``: by probabilities over the whole vocabulary. ``"greedy"``: the most
-        likely allowed token at each step. ``"any"``: the same, among all tokens that spell a label.
+        each step. ``"greedy"``: the most likely allowed token at each step. ``"any"``: the same,
+        among all tokens that spell a label.
         With labels of one token, all agree.
     """
 
@@ -65,9 +65,6 @@ class Decider(ABC):
     @abstractmethod
     def decide(self, put: PutQuestions) -> Decided:
         """Answer the questions about a new input."""
-
-    def close(self) -> None:  # noqa: B027
-        """Free all resources."""
 
 
 @dataclass(frozen=True)

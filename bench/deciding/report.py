@@ -1,26 +1,13 @@
-"""Render the results of decisions as Markdown tables and as a picture."""
+"""Render the results of decisions as Markdown tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.learning.pictures import Picture
-
-from ..methods import (
-    CAPPR,
-    LLAMA_CPP_PYTHON,
-    LLGUIDANCE,
-    ONE_BY_ONE,
-    ONE_BY_ONE_ANEW,
-    OURS,
-    TOKENS_ALONE,
-    colours,
-)
-from ..parts.charts import draw_lines
+from ..methods import LLGUIDANCE, ONE_BY_ONE, ONE_BY_ONE_ANEW, OURS, TOKENS_ALONE
 from ..parts.machine import disturbance, machine_line
 from ..parts.pages import by_method, notes_of, page_of, spread, versions_of
 from .elsewhere import SERVER_GRAMMAR, SYSTEMONE
@@ -32,8 +19,6 @@ WAYS = (
     SYSTEMONE,
     SERVER_GRAMMAR,
     LLGUIDANCE,
-    LLAMA_CPP_PYTHON,
-    CAPPR,
 )
 """The methods that are compared with one call for all questions, in the order of the tables."""
 
@@ -74,74 +59,6 @@ def markdown(results: dict[str, Any]) -> str:
         _table(cells, answering, _sameness),
         notes_of(results, named, "Left out or failed:"),
     )
-
-
-def summary(results: dict[str, Any]) -> str:
-    """Return one table for documents: the middle cell, and cells that differ in one parameter."""
-    middle = results["plan"]["middle"]
-    cells = [
-        cell
-        for cell in results["cells"]
-        if sum(cell[axis] != middle[axis] for axis in AXES) <= 1 or cell["model"].startswith("wide")
-    ]
-    ways = [name for name in WAYS if any(name in cell["ways"] for cell in cells)]
-    rows = (
-        [
-            *_head(cell, sizes=True),
-            number(cell["ways"][OURS]["request_ms"]),
-            number(cell["ways"][OURS]["decisions_per_second"]),
-            *by_method(cell["ways"], ways, lambda way: number(way["times_ours"][1])),
-        ]
-        for cell in cells
-    )
-    head = [*HEAD, "tokens", "passes", "ms per request", "decisions per second", *ways]
-    disturbed = disturbance((_name(cell), cell) for cell in cells)
-    table = markdown_table(head, rows, left=len(HEAD))
-    return f"{_state(results)}{disturbed}\n\n{table}\n"
-
-
-def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw decisions per second over each axis through the middle cell, one row per model."""
-    models = dict.fromkeys(cell["model"] for cell in results["cells"])
-    all_lines = {model: _lines(results, model) for model in models}
-    drawn = [
-        (model, lines) for model, lines in all_lines.items() if any(len(line) > 1 for line in lines)
-    ]
-    if not drawn:
-        return
-    picture = Picture(len(drawn), len(AXES), (3.4 * len(AXES), 3.0 * len(drawn) + 0.6))
-    for row, (model, lines) in enumerate(drawn):
-        for axis, name, cells in zip(picture.axes[row], AXES, lines, strict=True):
-            points = [(cell[name], cell["ways"]) for cell in cells]
-            labels = {"title": model, "xlabel": name.replace("_", " ")}
-            draw_lines(
-                axis,
-                points,
-                colours(["decides"]),
-                lambda way: float(way["decisions_per_second"]),
-                **labels,
-            )
-        picture.axes[row][0].set_ylabel("decisions per second")
-    picture.save(file)
-
-
-def _lines(results: dict[str, Any], model: str) -> list[list[dict[str, Any]]]:
-    """Return, for each axis, a model's cells that differ from the middle cell only there."""
-    middle = results["plan"]["middle"]
-    cells = [cell for cell in results["cells"] if cell["model"] == model]
-    labels = cells[0]["labels"]
-    return [
-        sorted(
-            (
-                cell
-                for cell in cells
-                if cell["labels"] == labels
-                and all(cell[other] == middle[other] for other in AXES if other != axis)
-            ),
-            key=lambda cell, axis=axis: int(cell[axis]),  # type: ignore[misc]
-        )
-        for axis in AXES
-    ]
 
 
 def _state(results: dict[str, Any]) -> str:

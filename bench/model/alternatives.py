@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 from eliza_ffi.choices.label_set import ANCHOR, string_choices
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.elizaos.rtkt import decode_rtkt
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
-
-_nonces = itertools.count()
 
 
 class Alternatives:
@@ -81,13 +78,6 @@ class Alternatives:
     def ends_at(self, text: str) -> bool:
         """Return whether `text` is a label that no other label continues."""
         return text in self._final
-
-    def unseen_json(self) -> bytes:
-        """Return the payload as JSON with a new name, so that it is in no cache."""
-        first, *rest = self.payload.descriptors
-        renamed = replace(first, path=f"{first.path}#{next(_nonces)}")
-        payload = TokenTreePayload(self.payload.model_id, (renamed, *rest))
-        return payload.to_json().encode("utf-8", "surrogatepass")
 
 
 def gbnf_of(texts: Sequence[str]) -> str:

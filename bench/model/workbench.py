@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,8 @@ from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, 
 from eliza_ffi.model import Model
 from eliza_ffi.session.run import open_stream
 
-from ..parts.figures import median
-from ..parts.modes import STRICT_GUIDED, TRIE, Method
+from ..parts.modes import STRICT_GUIDED, Method
 from .alternatives import Alternatives
-
-TRIES_SET = 32
-"""How often a payload is set to measure the time of setting it."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +38,27 @@ class TimedChoice:
 
 
 class Workbench:
-    """Makes choices among some alternatives with any method."""
+    """Makes choices among some alternatives with any method, and times them by a clock."""
 
-    def __init__(self, model: Model, alternatives: Alternatives) -> None:
+    def __init__(
+        self,
+        model: Model,
+        alternatives: Alternatives,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.model = model
         self.alternatives = alternatives
+        self.clock = clock
         self.n_vocab = int(model.describe()["model"]["n_vocab"])
         self._ctx = model.session.ctx
 
     def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> TimedChoice:
         """Make one choice and time it. `max_tokens` limits an unguided text; 0 = no limit."""
-        begin = time.perf_counter()
+        begin = self.clock()
         with self._prefilled(prompt, method, max_tokens) as stream:
-            prefilled = time.perf_counter()
+            prefilled = self.clock()
             steps = list(self._steps(stream, method))
-            end = time.perf_counter()
+            end = self.clock()
             return TimedChoice(
                 text="".join(text for _, text in steps),
                 tokens=tuple(itertools.chain.from_iterable(tokens for tokens, _ in steps)),
@@ -84,23 +86,6 @@ class Workbench:
                     found += [seen / count] * count
                 before = now
         return found
-
-    def set_trie_microseconds(self, prompt: Tokens, *, cached: bool) -> float:
-        """Return the median time to set the trie, with a cached payload or with new ones."""
-        payloads = [
-            self.alternatives.json if cached else self.alternatives.unseen_json()
-            for _ in range(TRIES_SET)
-        ]
-        binding = self.model.binding
-        with self._prefilled(prompt, Method(TRIE), 0) as stream:
-            if cached:
-                binding.set_token_trie(stream, payloads[0], TRIE_ARGMAX)
-            times = []
-            for payload in payloads:
-                begin = time.perf_counter()
-                binding.set_token_trie(stream, payload, TRIE_ARGMAX)
-                times.append(time.perf_counter() - begin)
-        return median(times) * 1e6
 
     @contextmanager
     def _prefilled(self, prompt: Tokens, method: Method, max_tokens: int) -> Iterator[Any]:

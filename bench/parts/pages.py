@@ -135,14 +135,8 @@ def publish(
     results: Mapping[str, Any],
     tables: str,
     options: argparse.Namespace,
-    sections: Mapping[str, str] | None = None,
 ) -> int:
     """Write ``NAME.json``, print the tables, and write them into documents.
-
-    Parameters
-    ----------
-    sections
-        The sections of the documents by the name in their markers; None = `tables` as `name`.
 
     Returns
     -------
@@ -152,7 +146,7 @@ def publish(
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{name}.json").write_text(as_json(results), encoding="utf-8")
     for page in options.docs:
-        fill_sections(page, sections or {name: tables})
+        fill_sections(page, {name: tables})
     print(tables)
     return 0
 

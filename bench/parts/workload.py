@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fetch_real_models import fetch
 from make_test_models import LOGIT_STD, cached_model
 
 from eliza_ffi._resources import default_model_path
@@ -55,7 +56,7 @@ class Subject:
         Its name in the tables.
     vocab : str or None
         The vocabulary of a model with random weights, by name or as the path of a file; None = the
-        embedded, trained model.
+        trained model `real`.
     tensor_type : str
         The type of the random weights.
     n_embd, n_layers : int
@@ -64,6 +65,8 @@ class Subject:
         0 = one for 64 values.
     logit_std : float
         With 0, all tokens are equally probable.
+    real : str
+        A model of `fetch_real_models`; empty = the embedded model.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Subject:
     n_layers: int = 4
     n_heads: int = 0
     logit_std: float = LOGIT_STD
+    real: str = ""
 
     @property
     def is_wide(self) -> bool:
@@ -92,9 +96,9 @@ class Subject:
         }
 
     def path(self) -> Path:
-        """Return the model's file; it is created on first use."""
+        """Return the model's file; it is created or downloaded on first use."""
         if self.vocab is None:
-            return Path(default_model_path())
+            return fetch(self.real) if self.real else Path(default_model_path())
         return cached_model(self.vocab, **self.shape)
 
 
@@ -103,13 +107,13 @@ def wide(name: str, vocab: str, tensor_type: str = "f16", **more: Any) -> Subjec
     return Subject(name, vocab, tensor_type, 1024, 13, **{"n_heads": 8, **more})
 
 
-MODELS = (
-    Subject("trained 2k", None),
-    Subject("random 32k", "llama-spm"),
-    Subject("random 128k", "llama-bpe"),
-    Subject("random 262k", "gemma-4"),
-    wide("wide 32k", "llama-spm", "q8_0", n_heads=16),
-)
+EMBEDDED = Subject("embedded 1M", None)
+SMOLLM2 = Subject("SmolLM2 135M", None, real="smollm2")
+GEMMA = Subject("Gemma 3 270M", None, real="gemma3-270m")
+MODELS = (EMBEDDED, SMOLLM2, GEMMA)
+"""Trained models, with vocabularies of 2,048, 49,152 and 262,144 tokens."""
+
+LARGE = Subject("random 1.2B", "llama-bpe", "q4_k", 2048, 24)
 
 
 def action_names(count: int) -> list[str]:

@@ -63,13 +63,17 @@ class LlamaServer:
     ----------
     choices : tuple of str
         The labels; none may be a prefix of another.
-    reuse : bool
-        Whether the server may reuse prompts in its slots.
+    pid : int
+        The server's process.
     """
 
     port: int
     choices: tuple[str, ...]
-    reuse: bool = False
+    pid: int
+
+    def processor_seconds(self) -> float:
+        """Return the processor time of all threads so far, on Linux."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # clock_getcpuclockid(3)
 
     def write(self, prompt: Tokens, n_tokens: int) -> Generator[Sequence[int], None, None]:
         """Yield tokens as the server sends them.
@@ -104,7 +108,7 @@ class LlamaServer:
     def _asking(
         self, prompt: Tokens, more: dict[str, Any]
     ) -> AbstractContextManager[http.client.HTTPResponse]:
-        asked = {"prompt": [int(token) for token in prompt], "cache_prompt": self.reuse}
+        asked = {"prompt": [int(token) for token in prompt], "cache_prompt": False}
         return asking(self.port, "/completion", {**asked, **GREEDY, **more})
 
 
@@ -168,7 +172,7 @@ def serving(
     )
     try:
         _wait_until_ready(server, port)
-        yield LlamaServer(port, tuple(choices))
+        yield LlamaServer(port, tuple(choices), server.pid)
     finally:
         server.terminate()
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from backend_suite.cases import PROMPTS
@@ -16,9 +18,13 @@ from bench.choosing.other_libraries import Logits, Peer
 from bench.eliza_1.answers import answer, prompt_of
 from bench.eliza_1.cases import TASKS, cases_of
 from bench.parts.modes import MODES
-from bench.parts.workload import MODELS, action_names
+from bench.parts.pages import RESULTS
+from bench.parts.workload import EMBEDDED, action_names
+from bench.pictures import main as draw_pictures
 from bench.ranking import ALL, CHOOSE, RANK, product_names, ways_of
 from bench.ranking import WAYS as RANKING_WAYS
+from bench.sizes import CACHED, NEW
+from bench.sizes import measure_cell as measure_size
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -31,7 +37,7 @@ CODES = ["Q7Z4", "Q7X4", "Q2Z4", "Q2X4", "B3K9", "B5K9", "B5M9"]
 def test_a_choice_is_measured_with_every_method(hooks_path: Path) -> None:
     others = Others((Peer.find("llguidance"),), Logits(hooks_path))
     effort = ChoiceEffort(repeat=1, budget=0.0)
-    measured = measure_cell(MODELS[0], action_names(3), ["Next action: "], effort, others)
+    measured = measure_cell(EMBEDDED, action_names(3), ["Next action: "], effort, others)
     assert measured["problems"] == {}
     assert set(measured["methods"]) == {*CHOOSING, "llguidance"}
     assert measured["choices"] == 3
@@ -69,6 +75,29 @@ def test_all_ways_return_labels_and_exact_ways_the_same(tiny_model: Model) -> No
     assert {each.label for each in found.values()} <= set(labels.texts)
     assert found[RANK].label == found[CHOOSE].label == found[ALL].label
     assert found[RANK].probability == pytest.approx(found[ALL].probability, rel=0.1)
+
+
+def test_a_cached_prompt_takes_less_processor_time(library: Library) -> None:
+    cell = measure_size(EMBEDDED, program=None)
+    assert cell["problems"] == {}
+    assert 0.0 < cell["ways"][CACHED]["ms"] < cell["ways"][NEW]["ms"]
+
+
+def test_every_mark_of_the_pictures_lies_in_its_panel(tmp_path: Path) -> None:
+    for results in RESULTS.glob("*.json"):
+        shutil.copy(results, tmp_path)
+    draw_pictures(["--results", str(tmp_path)])
+    for name, n_panels in (("performance", 4), ("time-of-a-choice", 1)):
+        svg = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
+        panels = svg.findall("{*}g")
+        assert len(panels) == n_panels
+        for panel in panels:
+            dots = [
+                (float(dot.attrib["cx"]), float(dot.attrib["cy"]))
+                for dot in panel.findall("{*}circle")
+            ]
+            assert dots
+            assert all(60 < x < 456 and 56 < y < 252 for x, y in dots)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,0 +1,111 @@
+"""Measure the processor time of a choice with its prompt, for models of several sizes.
+
+Every program uses one compute thread, so the processor time is the time on an idle machine, and
+other programs on the machine hardly change it. The prompts are random tokens, which are in no
+cache. eliza-ffi also chooses a second time after each prompt, which is then in its cache.
+
+    $ python -m bench.sizes    # five minutes
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from page_tables import markdown_table, number
+
+from eliza_ffi.model import Model
+
+from .parts.figures import attempt, median
+from .parts.machine import machine_facts, machine_line, noting_other_programs
+from .parts.pages import (
+    bench_parser,
+    by_method,
+    notes_of,
+    page_of,
+    publish,
+    stored_or_measured,
+    versions_of,
+)
+from .parts.workload import EMBEDDED, GEMMA, LARGE, SMOLLM2, Subject
+from .together.llama_server import find_llama_server, serving
+from .together.streams import CHOICES, RandomPrompts
+
+MODELS = (EMBEDDED, SMOLLM2, GEMMA, LARGE)
+PROMPT_TOKENS = 64
+MOST_CHOICES, LEAST_CHOICES = 40, 8
+SECONDS = 40.0
+"""After this time, a model makes no more choices than `LEAST_CHOICES`."""
+
+N_CTX = 512
+
+NEW, CACHED, SERVER = "eliza-ffi", "eliza-ffi, cached prompt", "llama-server"
+WAYS = (NEW, CACHED, SERVER)
+
+
+def measure_cell(subject: Subject, program: Path | None) -> dict[str, Any]:
+    """Measure a model, and llama-server if there is a program."""
+    cell: dict[str, Any] = {"model": subject.name, "problems": {}}
+    with noting_other_programs(cell, subject.name), ExitStack() as opened:
+        path = subject.path()
+        model = opened.enter_context(Model(path, n_slots=1, n_ctx=N_CTX, n_threads=1))
+        clocks: dict[str, Callable[[], float]] = dict.fromkeys((NEW, CACHED), time.process_time)
+        choose: dict[str, Callable[[Any], Any]] = dict.fromkeys(
+            clocks, lambda prompt: model.choose(prompt, CHOICES)
+        )
+        if program is not None:
+            starting = serving(program, path, 1, N_CTX, 1, CHOICES)
+            server = attempt(cell["problems"], SERVER, opened.enter_context, starting)
+            if server is not None:
+                clocks[SERVER], choose[SERVER] = server.processor_seconds, server.choose
+        begin, drawn = time.perf_counter(), RandomPrompts(model, seed=1)
+        ms: dict[str, list[float]] = {name: [] for name in choose}
+        for i, prompt in enumerate(drawn.draw(MOST_CHOICES + 1, PROMPT_TOKENS)):
+            if i > LEAST_CHOICES and time.perf_counter() - begin > SECONDS:
+                break
+            for name, clock in clocks.items():
+                before = clock()
+                choose[name](prompt)
+                if i > 0:  # the first choice is the warm-up
+                    ms[name].append(1e3 * (clock() - before))
+    cell["ways"] = {name: {"ms": median(each), "choices": len(each)} for name, each in ms.items()}
+    return cell
+
+
+def run() -> dict[str, Any]:
+    """Measure all models and return the results."""
+    program, peer = find_llama_server()
+    cells = [measure_cell(subject, program) for subject in MODELS]
+    return {"machine": machine_facts(), "peers": [asdict(peer)], "cells": cells}
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """Return the table."""
+    named = [(cell["model"], cell) for cell in results["cells"]]
+    rows = [
+        [name, *by_method(cell["ways"], WAYS, lambda way: number(way["ms"]))]
+        for name, cell in named
+    ]
+    return page_of(
+        f"{machine_line(results['machine'])} {versions_of(results['peers'])}.",
+        f"Milliseconds of processor time of a choice among {len(CHOICES)} labels, after a prompt "
+        f"of {PROMPT_TOKENS} tokens: median",
+        markdown_table(["model", *WAYS], rows),
+        notes_of(results, named, "Failed:"),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = bench_parser("Measure the processor time of a choice with its prompt.")
+    options = parser.parse_args(arguments)
+    results = stored_or_measured(options, "sizes", run)
+    return publish("sizes", results, markdown(results), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
