@@ -14,6 +14,9 @@ LARGEST_INTEGER = 2**53
 MOST_LISTED = 64
 """A range with at most this many numbers is listed."""
 
+LEAST_ABOVE_0 = 1e-17
+"""The smallest number above 0 with as many digits as :mod:`.number_limit` allows."""
+
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
@@ -69,6 +72,24 @@ def without_large_integers(parts: Iterable[dict[str, Any]]) -> None:
             part["anyOf"] = [{"enum": others}, {"type": "integer"}]
         else:
             part["type"] = "integer"
+
+
+def without_exclusive_bounds(parts: Iterable[dict[str, Any]]) -> None:
+    """Replace exclusive bounds of numbers that are away from 0 by the next float, inclusive.
+
+    Above an exclusive bound of 0, llguidance allows 0.5 but not 0.50: a model that has written 0.50
+    must write 0.501 or 0.50000000000000001 instead.
+    """
+    sides = (("exclusiveMinimum", "minimum", 1.0, max), ("exclusiveMaximum", "maximum", -1.0, min))
+    for part in parts:
+        for name, inclusive, sign, stricter in sides:
+            bound: Any = part.get(name)
+            if part.get("type") == "integer" or not _is_number(bound) or _is_large(bound):
+                continue
+            if bound * sign >= 0 and _is_number(part.get(inclusive, 0)):
+                next_one = math.nextafter(bound, sign * math.inf) if bound else sign * LEAST_ABOVE_0
+                part[inclusive] = stricter(part.get(inclusive, next_one), next_one)
+                del part[name]
 
 
 def _is_large(value: Any) -> bool:

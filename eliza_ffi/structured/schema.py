@@ -21,7 +21,11 @@ from urllib.parse import quote
 from ..errors import InvalidArgumentError
 from .limits import checked_schema, json_parts, pointer_part
 from .number_limit import longest_number
-from .number_values import list_few_numbers, without_large_integers
+from .number_values import (
+    list_few_numbers,
+    without_exclusive_bounds,
+    without_large_integers,
+)
 from .patterns import in_rust, matches_nothing_else, split_pattern
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
@@ -132,6 +136,7 @@ def grammar_of_text(text: str) -> SchemaGrammar:
     parts = [part for _, part in schema_parts(schema)]
     list_few_numbers(parts)
     without_large_integers(parts)
+    without_exclusive_bounds(parts)
     trials, errors = _Trials(), set[str]()
 
     def change(rule: Rule) -> tuple[str, ...]:

@@ -532,13 +532,28 @@ def test_a_longer_number_in_the_schema_is_allowed(tiny_model: Model) -> None:
             source.accept(token)
 
 
-def allows(model: Model, schema: Any, text: str) -> bool:
+def allows(model: Model, schema: Any, written: str) -> bool:
     source = model.session.guidance().json_schema(schema).start()
-    for token in model.tokenize(json.dumps(text)):
+    for token in model.tokenize(written):
         if not source.mask()[token // 32] >> token % 32 & 1:
             return False
         source.accept(token)
     return source.may_end
+
+
+@pytest.mark.parametrize("bound", [0, 0.25, 1, 1.5, 10])
+def test_a_number_above_an_exclusive_bound_may_end_in_zeros(
+    tiny_model: Model, bound: float
+) -> None:
+    """Otherwise a model that has written 0.50 would have to add another digit, as in 0.501."""
+    above = {"type": "number", "exclusiveMinimum": bound}
+    below = {"type": ["number", "null"], "exclusiveMaximum": -bound}
+    whole = {**above, "type": "integer"}
+    for text in ("0", "0.0", "0.00010", "0.25", "0.250", "0.50", "1", "1.0", "1.90", "2.5", "99.0"):
+        is_inside = float(text) > bound
+        assert allows(tiny_model, above, text) is is_inside
+        assert allows(tiny_model, below, f"-{text}") is is_inside
+        assert allows(tiny_model, whole, text) is (is_inside and "." not in text)
 
 
 @pytest.mark.parametrize(
@@ -552,9 +567,9 @@ def allows(model: Model, schema: Any, text: str) -> bool:
 def test_times_have_at_most_35_characters(tiny_model: Model, format: str, longest: str) -> None:
     schema = {"type": "string", "format": format}
     longer = longest.replace("1", "11", 1) if format == "duration" else longest.replace(".", ".0")
-    assert allows(tiny_model, schema, longest)
-    assert not allows(tiny_model, schema, longer)
-    assert allows(tiny_model, {**schema, "maxLength": 36}, longer)
+    assert allows(tiny_model, schema, json.dumps(longest))
+    assert not allows(tiny_model, schema, json.dumps(longer))
+    assert allows(tiny_model, {**schema, "maxLength": 36}, json.dumps(longer))
     inside = {"$defs": {"t": schema}, "type": "array", "items": {"$ref": "#/$defs/t"}}
     assert schema_grammar(inside).schema["$defs"]["t"]["maxLength"] == len(longest)
 
