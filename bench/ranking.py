@@ -2,8 +2,8 @@
 
 The same model ranks the labels (`rank`), returns the most probable one (`choose`), returns the
 greedy one, and scores all labels. llguidance's masks also lead to the greedy label. All take turns.
-With one compute thread, the processor time is the time on an idle machine, and other programs
-hardly change it.
+With one compute thread, the processor time is close to the time on an idle machine, even if other
+programs run.
 
     $ python -m bench.ranking                                # a quarter of an hour
     $ python -m bench.ranking --only 'SmolLM2 135M' --merge  # measure one model again

@@ -1,8 +1,8 @@
 """Measure the processor time of a choice with its prompt, for models of several sizes.
 
-Every program uses one compute thread, so the processor time is the time on an idle machine, and
-other programs on the machine hardly change it. The prompts are random tokens, which are in no
-cache. eliza-ffi also chooses a second time after each prompt, which is then in its cache.
+Every program uses one compute thread. Then the processor time is close to the time on an idle
+machine, even if other programs run. The prompts are random tokens, which are in no cache. eliza-ffi
+also chooses a second time after each prompt, which is then in its cache.
 
     $ python -m bench.sizes    # five minutes
 """

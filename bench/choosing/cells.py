@@ -99,7 +99,7 @@ def measure_cell(
 ) -> dict[str, Any]:
     """Measure the processor time of a model's choices among some labels with every method.
 
-    With one compute thread, this is the time on an idle machine.
+    With one compute thread, this is close to the time on an idle machine.
 
     Parameters
     ----------
