@@ -9,7 +9,7 @@ with.
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
     $ python -m bench.answers --labels 60 150 300 --seeds 5 --json bench/results/labels.json \
-          --docs docs/how-to/calibrate.md --plot bench/results/labels.png
+          --docs docs/how-to/calibrate.md --plot bench/results/labels.svg
     $ python -m bench.answers --data trec-12 --rows 1000 --threads 1  # the speed of a table
     $ python -m bench.answers --render --docs docs/explanation/accuracy.md
 
@@ -27,14 +27,13 @@ from typing import Any
 
 from fetch_real_models import fetch
 
-from ..parts.charts import draw_if_possible
 from ..parts.machine import machine_facts
 from ..parts.pages import RESULTS, as_json, fill_sections, stored
 from .cells import measure_cells
 from .datasets import SOURCES, load
 from .methods import OURS, AnswerMethod
 from .peers import PEERS, peers_used
-from .report import details, markdown, plot
+from .report import details, markdown, plot_labels, plot_methods
 
 MODELS = ("smollm2", "gemma3-270m")
 DATA = [name for name in SOURCES if name not in ("trec-12", "trec-50")]
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for page in options.docs:
         fill_sections(page, {options.json.stem: tables})
     if options.plot:
-        draw_if_possible(plot, shown, options.plot)
+        (plot_labels if options.labels else plot_methods)(shown, options.plot)
     print(tables)
     return 0
 

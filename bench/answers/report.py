@@ -9,10 +9,10 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.learning.pictures import Picture, plain
-
+from ..parts.charts import GREY, OTHER, OURS, SERVER, Panel, Scale, picture
 from ..parts.machine import machine_line
 from ..parts.pages import page_of, versions_of
+from .methods import DEFAULT
 
 Cell = dict[str, Any]
 
@@ -63,32 +63,54 @@ def details(results: dict[str, Any]) -> str:
     return markdown_table(head, rows, left=4) + "\n"
 
 
-def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw accuracy over the number of labels: one panel for each model and data set."""
-    cells = _measured(results["cells"])
-    models, data_sets = _groups(cells, "model"), [*_groups(cells, "data")]
-    families = dict.fromkeys(_family(cell) for cell in cells)
-    styles = {family: (f"C{i % 10}", "osD"[i // 10]) for i, family in enumerate(families)}
-    size = (2.6 * len(data_sets), 2.9 * len(models) + 0.8)
-    picture = Picture(len(models), len(data_sets), size, sharey=True)
-    for axes, (model, of_model) in zip(picture.axes, models.items(), strict=True):
-        axes[0].set_ylabel(f"{model}: accuracy")
-        for axis, data in zip(axes, data_sets, strict=True):
-            shown = [cell for cell in of_model if cell["data"] == data]
-            labels = sorted({cell["n_labels"] for cell in shown})
-            for family, (colour, marker) in styles.items():
-                own = [cell for cell in shown if _family(cell) == family]
-                points = sorted(
-                    (labels.index(n), fmean(cell["accuracy"] for cell in cells))
-                    for n, cells in _groups(own, "n_labels").items()
-                )
+def plot_methods(results: dict[str, Any], file: Path) -> None:
+    """Draw the accuracy of each method: a dot for each data set, and a larger one for the mean."""
+    models = _groups(_measured(results["cells"]), "model")
+    accuracy = Scale("", {i / 5: f"{i / 5:.1f}" for i in range(6)}, 0.0, 1.0)
+    most = max(len(_groups(cells, "method")) for cells in models.values())
+    panels = []
+    for model, cells in models.items():
+        methods = _groups(cells, "method")
+        names = {float(most - i): name for i, name in enumerate(methods)}
+        panel = Panel(
+            *(f"Accuracy of {model}", accuracy, Scale("", names, 0.0, most + 1.0)),
+            left=230,
+            height=24.0 * most + 125,
+        )
+        for place, name in names.items():
+            found = [float(cell["accuracy"]) for cell in methods[name]]
+            panel.dots([(each, place) for each in found], GREY, radius=3)
+            panel.dots([(fmean(found), place)], OURS if name == DEFAULT else SERVER)
+        panels.append(panel)
+    file.write_text(picture(panels, "Accuracy of each method on each data set"), encoding="utf-8")
+
+
+COLOURS = {"calibrate": OURS, "MiniLM": SERVER, "TF-IDF": OTHER, "brier's head": GREY}
+
+
+def plot_labels(results: dict[str, Any], file: Path) -> None:
+    """Draw the accuracy over the number of labels: one panel for each model and data set."""
+    cells = [cell for cell in _measured(results["cells"]) if cell["n_labels"]]
+    sizes = sorted({cell["n_labels"] for cell in cells})
+    labels = Scale("labels", {float(n): str(n) for n in sizes}, sizes[0] * 0.9, 700, is_log=True)
+    panels = []
+    for data, of_data in _groups(cells, "data").items():
+        for model, of_model in _groups(of_data, "model").items():
+            least = min(int(10 * cell["accuracy"]) for cell in of_model)
+            ticks = {i / 10: f"{i / 10:.1f}" for i in range(least, 11)}
+            panel = Panel(f"{data}, {model}", labels, Scale("accuracy", ticks, least / 10, 1.0))
+            for family, colour in COLOURS.items():
+                by_size = _groups([c for c in of_model if _family(c) == family], "n_labels")
+                points = sorted((n, _mean_accuracy(cells)) for n, cells in by_size.items())
                 if points:
-                    style = {"color": colour, "marker": marker, "ms": 4}
-                    axis.plot(*zip(*points, strict=True), label=family, **style)
-            axis.set(title=data, xlabel="labelled rows")
-            axis.set_xticks(range(len(labels)), list(map(str, labels)))
-            plain(axis)
-    picture.save(file)
+                    panel.line(points, colour)
+                    panel.label(points[-1], family, colour)
+            panels.append(panel)
+    file.write_text(picture(panels, "Accuracy over the number of labels"), encoding="utf-8")
+
+
+def _mean_accuracy(cells: Sequence[Cell]) -> float:
+    return fmean(float(cell["accuracy"]) for cell in cells)
 
 
 def _accuracies(cells: Sequence[Cell]) -> str:

@@ -1,16 +1,11 @@
-"""Draw charts as SVG that can be read on light and on dark pages, and pictures with matplotlib."""
+"""Draw charts as SVG that can be read on light and on dark pages."""
 
 from __future__ import annotations
 
 import html
 import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-from eliza_ffi.errors import NotSupportedError
 
 OURS, SERVER, OTHER, GREY = "#d55e00", "#3b86c4", "#0a9270", "#808080"
 """Colours with a contrast of at least 3 to white and to black pages."""
@@ -25,16 +20,6 @@ text { font: 14px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #77777
 </style>"""
 
 Point = tuple[float, float]
-
-
-def draw_if_possible(
-    draw: Callable[[dict[str, Any], Path], None], results: dict[str, Any], file: Path
-) -> None:
-    """Draw a picture; without matplotlib, only report that it was not drawn."""
-    try:
-        draw(results, file)
-    except NotSupportedError as error:
-        print(f"{file}: not drawn: {error}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -110,10 +95,10 @@ class Panel:
         )
         self.dots(points, colour)
 
-    def dots(self, points: Sequence[Point], colour: str) -> None:
+    def dots(self, points: Sequence[Point], colour: str, radius: float = 4.5) -> None:
         """Draw dots."""
         for x, y in map(self.at, points):
-            self.marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>')
+            self.marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"/>')
 
     def bar(self, begin: Point, end: Point, colour: str, width: float, opacity: float) -> None:
         """Draw a straight bar."""
