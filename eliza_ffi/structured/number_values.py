@@ -80,16 +80,18 @@ def without_exclusive_bounds(parts: Iterable[dict[str, Any]]) -> None:
     Above an exclusive bound of 0, llguidance allows 0.5 but not 0.50: a model that has written 0.50
     must write 0.501 or 0.50000000000000001 instead.
     """
-    sides = (("exclusiveMinimum", "minimum", 1.0, max), ("exclusiveMaximum", "maximum", -1.0, min))
+    sides = (("Minimum", "Maximum", 1.0, max), ("Maximum", "Minimum", -1.0, min))
     for part in parts:
-        for name, inclusive, sign, stricter in sides:
-            bound: Any = part.get(name)
+        for near, far, sign, stricter in sides:
+            bound: Any = part.get(f"exclusive{near}")
             if part.get("type") == "integer" or not _is_number(bound) or _is_large(bound):
                 continue
-            if bound * sign >= 0 and _is_number(part.get(inclusive, 0)):
-                next_one = math.nextafter(bound, sign * math.inf) if bound else sign * LEAST_ABOVE_0
-                part[inclusive] = stricter(part.get(inclusive, next_one), next_one)
-                del part[name]
+            next_one = math.nextafter(bound, sign * math.inf) if bound else sign * LEAST_ABOVE_0
+            others = [part.get(name, sign * math.inf) for name in (far.lower(), f"exclusive{far}")]
+            # Errors about bounds that contradict each other must name the schema's own ones.
+            if bound * sign >= 0 and all(each * sign > next_one * sign for each in others):
+                part[near.lower()] = stricter(part.get(near.lower(), next_one), next_one)
+                del part[f"exclusive{near}"]
 
 
 def _is_large(value: Any) -> bool:

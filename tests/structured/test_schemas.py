@@ -554,6 +554,8 @@ def test_a_number_above_an_exclusive_bound_may_end_in_zeros(
         assert allows(tiny_model, above, text) is is_inside
         assert allows(tiny_model, below, f"-{text}") is is_inside
         assert allows(tiny_model, whole, text) is (is_inside and "." not in text)
+    with pytest.raises(InvalidArgumentError, match=rf"exclusiveMinimum \({bound}\)"):
+        schema_grammar({**above, "maximum": bound})
 
 
 @pytest.mark.parametrize(
