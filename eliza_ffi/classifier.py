@@ -342,11 +342,9 @@ def _values(column: Any, name: str = "y") -> list[Any]:
 
 def _in_order(labels: Iterable[Any]) -> list[Any]:
     """Sort labels. scikit-learn's metrics expect the columns of probabilities in this order."""
-
-    def key(label: Any) -> tuple[str, Any]:
-        return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
-
-    return sorted(labels, key=key)
+    plain = str | int | float
+    keys = {each: each if isinstance(each, plain) else str(each) for each in labels}
+    return sorted(keys, key=lambda each: (type(each).__name__, keys[each]))
 
 
 def _log(probability: float) -> float:

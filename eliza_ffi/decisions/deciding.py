@@ -369,12 +369,12 @@ def decision_runs(
         new = plan.scores(result)
         found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
         total = result if total is None else _sum(total, result)
-        rule, pairs = calibration.rule, list(zip(calibration.questions, found, strict=True))
+        pairs = zip(calibration.questions, found, strict=True)
         # A question that ended earlier keeps its answer while the others go on.
-        read = [first_enough(fitted, scores, rule) for fitted, scores in pairs]
+        read = [first_enough(fitted, scores, calibration.rule) for fitted, scores in pairs]
         if all(
-            len(each.orders) == n or has_enough_orders(fitted, each, rule)
-            for (fitted, _), each, n in zip(pairs, read, n_orders, strict=True)
+            len(each.orders) == n or has_enough_orders(fitted, each, calibration.rule)
+            for fitted, each, n in zip(calibration.questions, read, n_orders, strict=True)
         ):
             break
     assert first is not None and total is not None
