@@ -22,7 +22,6 @@ from ..session.scoring import ScoreResult, ranking_of
 from .answers import (
     Decision,
     DecisionUsage,
-    ScoreAnswer,
     SingleAnswer,
     answer_of,
     collect,
@@ -327,8 +326,7 @@ class DecisionPlan:
         is_certified = least is not None and float(p.max()) >= least
         abstained = answer.abstained or (self._settings.abstain == "risk" and not is_certified)
         values = fitted.values
-        inside = fitted.sets.intervals if isinstance(answer, ScoreAnswer) else fitted.sets.sets
-        (places,) = inside(p[None])
+        (places,) = fitted.sets_of(p[None])
         return replace(
             answer,
             abstained=abstained,

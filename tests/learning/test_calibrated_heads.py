@@ -252,6 +252,17 @@ def test_only_labelled_rows_certify(tiny_model: Model) -> None:
         calibrate(tiny_model, [KIND, ALIVE], labelled, method="none", risk=0.2)
 
 
+def test_evaluate_reports_the_sets_of_scores_that_decide_returns(tiny_model: Model) -> None:
+    size = Score("How large is it?", ["no", "maybe", "yes"], "size")
+    examples = [(text, {"size": "yes"}) for text, _ in SEEN]
+    calibration = calibrate(tiny_model, size, examples, method="none", risk=0.3)
+    report = evaluate(tiny_model, size, examples, calibration=calibration).questions[0].sets
+    decisions = tiny_model.decide_many([text for text, _ in SEEN], size, calibration=calibration)
+    sizes = [len(decision["size"].set) for decision in decisions]
+    assert report is not None and report.size == pytest.approx(np.mean(sizes), abs=0.1)
+    assert 3 in sizes  # "maybe" is improbable, but lies between two others
+
+
 def test_the_command_line_shows_what_is_certified(fitted: Calibration, tmp_path: Path) -> None:
     fitted.save(tmp_path / "kind.json")
     (tmp_path / "questions.json").write_text(json.dumps([question_to(KIND)]))

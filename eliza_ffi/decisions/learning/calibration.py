@@ -219,6 +219,12 @@ class QuestionCalibration:
             values = of_head + BATCH_WEIGHT * values
         return tempered(values, self.temperature)
 
+    def sets_of(self, probabilities: Array) -> Sequence[Sequence[int]]:
+        """Return the options that may be right, for each row; for a score, a range of levels."""
+        assert self.sets is not None
+        is_score = isinstance(self.asked, Score)
+        return (self.sets.intervals if is_score else self.sets.sets)(probabilities)
+
     def _of_head(self, head: Head, scores: QuestionScores) -> Array:
         expected = head.weights.shape[:2]
         if scores.hidden is None or scores.hidden.shape != expected:

@@ -330,7 +330,7 @@ def _with_risk(
         least = [fitted.threshold.threshold]
         (certified,) = metrics.coverage(report.probabilities, report.right, least)
     if fitted.sets is not None:
-        found = fitted.sets.sets(np.exp(log_p))
+        found = fitted.sets_of(np.exp(log_p))
         has_right = [target in each for each, target in zip(found, targets.tolist(), strict=True)]
         sets = SetReport(fmean(has_right), fmean(map(len, found)))
     return replace(report, certified=certified, sets=sets)
