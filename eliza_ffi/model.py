@@ -148,7 +148,7 @@ class Model:
     **Threads and slots.** Several threads can use one model at the same time. Their generations
     share forward passes, and a shared pass costs little more than a pass for one generation. Each
     generation occupies a slot. If all slots are in use, further requests wait in order. A waiting
-    request raises :class:`~eliza_ffi.errors.BusyError` when no request has got a slot for 30
+    request raises :class:`~eliza_ffi.errors.BusyError` when no request has begun or ended for 30
     seconds; the option ``slot_wait_ms`` changes that limit. Requests that name a slot
     (:class:`~eliza_ffi.CacheOptions`) wait for that slot, and requests for other slots overtake
     them. A :meth:`stream` that is neither read to its end nor closed keeps its slot.
