@@ -1,248 +1,231 @@
-#!/usr/bin/env python3
 """Write small decision models with random weights.
 
-Writes one model for each type that :mod:`eliza_ffi.decisions.models.decision_model` supports. Each
-has a real vocabulary, and a ``systemone`` template and temperatures that we wrote in the style of
-the type. The answers have no meaning, but llama-server must compute the same probabilities from the
-same file. For each unsupported type, the script writes a file without tensors.
-
-    $ python scripts/write_decision_models.py --out models/
-    $ python scripts/write_decision_models.py --type lev --out models/
+There is one for each type that :mod:`eliza_ffi.decisions.models.decision_model` supports. Each has
+a real vocabulary, and a ``systemone`` template and temperatures that we wrote in the style of the
+type. The answers have no meaning, but llama-server must compute the same probabilities from the
+same file.
 
 Needs ``numpy`` and ``gguf`` (the ``dev`` extra).
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import sys
+import itertools
+import math
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gguf
-from fetch_llama_cpp import FetchError, cache_dir
+import numpy as np
+from fetch_llama_cpp import cache_dir
 from gguf import GGUFValueType
 from make_test_models import (
     Entry,
-    ModelError,
     Shape,
+    random_matrix,
     read_metadata,
     vocabulary_file,
     write_model,
 )
+from numpy.typing import NDArray
 
 # Part of the cache path. Raise it whenever the same definitions give other bytes.
 FORMAT_VERSION = 1
 
-ARCHITECTURE = "llama"
+TEMPLATES = Path(__file__).with_name("decision_templates")
 SHAPE = Shape(n_embd=64, n_layers=2, tied=True, tensor_type="f32", context_length=8192)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """The parts of a model.
+    """The vocabulary in llama.cpp's source tree, and the temperatures by type or type and bucket.
 
-    Attributes
-    ----------
-    vocab
-        Name of the vocabulary in llama.cpp's source tree.
-    template
-        The template ``systemone``.
-    temperatures
-        Temperatures by question type, or by type and bucket.
+    `controls` are added to the vocabulary as control tokens. The last one is the mask token.
     """
 
     vocab: str
-    template: str
     temperatures: tuple[tuple[str, float], ...]
+    architecture: str = "llama"
+    controls: tuple[str, ...] = ()
 
-
-# Writes the labels in the template, and uses loops, string tests and trimmed lines.
-OPENJEV = """\
-<s>{% for image in images %}{{ image }}{% endfor %}
-{%- set letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" %}
-[INPUT]
-{{ state if state is string else state | tojson }}
-
-[{{ type | upper }}: {{ id }}]
-{{ instructions if instructions is string else instructions | tojson }}
-{% for option in options %}
-({{ letters[loop.index0] }}) {{ option.key | trim }}
-{%- if option.description is not none %}
-: {{ option.description if option.description is string else option.description | tojson }}
-{%- endif %}
-
-{% endfor %}
-
-[LETTER]"""
-
-# Writes one JSON object with ordered keys.
-LEV = """\
-<|im_start|>system
-{% if type == "noul" %}
-Rate the statement from A, certainly false, to I, certainly true.
-{% else %}
-Reply with one of: {{ options | map(attribute="label") | join(", ") }}
-{% endif %}
-<|im_end|>
-<|im_start|>user
-{{ {"input": state, "options": options, "question": instructions} | tojson }}<|im_end|>
-<|im_start|>assistant
-"""
-
-# Lists all questions of a request, then the question to answer.
-NIMBLE = """\
-{%- macro words(value) %}
-{{- value if value is string else value | tojson(indent=2) }}
-{%- endmacro %}
-Known: {{ words(state) }}
-
-{% for question in questions %}
-{{ loop.index }}. {{ question.id }} ({{ question.type }}) {{ words(question.instructions) }}
-{% for option in question.options %}
-  {{ option.label }} = {{ option.key }}{{ "; " ~ words(option.description) if option.description }}
-{% endfor %}
-{% endfor %}
-Code for {{ id }}:"""
-
-# Uses chat turns, and lists the options in one line.
-PPLX_DECIDER = """\
-<|begin_of_text|><|start_header_id|>user<|end_header_id|>
-
-{%- macro words(value) %}
-{{- value if value is string else value | tojson }}
-{%- endmacro %}
-{{ words(state) }}
----
-{{ words(instructions) }}
-{%- for option in options -%}
-{{ " | " if not loop.first }}[{{ option.label }}] {{ option.key }}
-{%- if option.description %} ({{ words(option.description) }}){% endif -%}
-{%- endfor %}<|eot_id|><|start_header_id|>assistant<|end_header_id|>
-
-"""
-
-# The input is optional, and the answer to a predicate is a word.
-LFM2_D1 = """\
-<|begin_of_text|>
-{%- if state is not none %}
-{{ "Input: " }}{{ state if state is string else state | tojson }}
-
-{% endif %}
-Question: {{ instructions if instructions is string else instructions | tojson }}
-{% if type == "noul" %}
-{% for option in options if option.description %}
-{{ "yes" if option.label == "true" else "no" }}: {{ option.description | tojson }}
-{% endfor %}
-Reply with yes or no.
-{% else %}
-{% for option in options %}
-{{ option.label }}: {{ option.key }}
-{%- if option.description %} = {{ option.description | tojson }}{% endif %}
-
-{% endfor %}
-Reply with a label.
-{% endif %}
-Answer:"""
 
 BUCKETS = (
     *(("choice.2", 0.7), ("choice.3_5", 1.9), ("choice.6_10", 1.3), ("choice.11", 2.6)),
     *(("score", 1.6), ("score.3_5", 0.8), ("noul", 1.45)),
 )
+OF_LEV = (
+    *(("choice.small", 1.7), ("choice.mid", 1.2), ("choice.large", 2.2)),
+    *(("noul", 1.9), ("noul.small", 1.35), ("score.small", 0.9)),
+)
+TURNS = ("<|im_start|>", "<|im_end|>")
 
 DEFINITIONS = {
-    "openjev": Definition("llama-spm", OPENJEV, BUCKETS),
-    "lev": Definition(
-        "qwen2",
-        LEV,
-        (
-            *(("choice.small", 1.7), ("choice.mid", 1.2), ("choice.large", 2.2)),
-            *(("noul", 1.9), ("noul.small", 1.35), ("score.small", 0.9)),
-        ),
-    ),
-    "nimble": Definition("deepseek-coder", NIMBLE, (("choice", 1.5), ("score", 2.0))),
-    "pplx-decider": Definition("llama-bpe", PPLX_DECIDER, BUCKETS),
-    "lfm2-d1": Definition("llama-bpe", LFM2_D1, BUCKETS),
+    "openjev": Definition("llama-spm", BUCKETS),
+    "lev": Definition("qwen2", OF_LEV),
+    "nimble": Definition("deepseek-coder", (("choice", 1.5), ("score", 2.0))),
+    "pplx-decider": Definition("llama-bpe", BUCKETS),
+    "lfm2-d1": Definition("llama-bpe", BUCKETS),
+    "kev": Definition("deepseek-coder", BUCKETS, "qwen35", (*TURNS, "<|box_end|>")),
+    "laya": Definition("bert-bge", BUCKETS, "modern-bert"),
+    "lfm2-d1-omni": Definition("gpt-2", BUCKETS, "lfm2", (*TURNS, "<|mask|>")),
 }
-"""Supported models by type."""
+"""Models by type."""
 
-REFUSED = ("kev", "laya", "clef", "lfm2-d1-omni")
-"""Unsupported types, whose files have only metadata."""
+# A block and matrices with biases, which score every token for each type of question.
+SCORER = """
+64: 2.attn_norm+ 2.ffn_norm+ cls.norm+
+64x64: 2.attn_output+ cls+
+192x64: 2.attn_qkv+
+128x64: 2.ffn_up+
+64x128: 2.ffn_down+
+1x64: cls.output+
+3x64: token_types
+"""
+TENSORS = {
+    # A gated delta net, and attention with gates. The output is a query and a key.
+    "qwen35": """
+4: 0.ssm_a 0.ssm_dt.bias
+16: 0.ssm_norm 1.attn_q_norm 1.attn_k_norm
+64: output_norm cls.output.bias 01.attn_norm 01.post_attention_norm
+4x64: 0.ssm_alpha 0.ssm_beta
+32x64: 1.attn_k 1.attn_v
+64x64: cls.output 0.attn_gate 0.ssm_out 1.attn_output
+64x128: 01.ffn_down
+128x4: 0.ssm_conv1d
+128x64: 0.attn_qkv 1.attn_q 01.ffn_gate 01.ffn_up
+""",
+    # Two blocks of an encoder, and the scorer.
+    "modern-bert": f"""{SCORER}
+64: token_embd_norm output_norm 01.attn_norm 01.ffn_norm
+64x64: 01.attn_output
+64x128: 01.ffn_down
+192x64: 01.attn_qkv
+256x64: 01.ffn_up
+""",
+    # A convolution, attention, and the scorer.
+    "lfm2": f"""{SCORER}
+16: 1.attn_q_norm 1.attn_k_norm
+64: token_embd_norm 01.attn_norm 01.ffn_norm
+32x64: 1.attn_k 1.attn_v
+64x3: 0.shortconv.conv
+64x64: 0.shortconv.out_proj 1.attn_q 1.attn_output
+64x128: 01.ffn_down
+128x64: 01.ffn_gate 01.ffn_up
+192x64: 0.shortconv.in_proj
+""",
+}
+"""The tensors of each architecture by their size. Numbers in front of a name are those of blocks. A
+plus sign means that there is a bias, too."""
+
+SCORING = {"block_count": 3, "decision.block_count": 1, "attention.causal": False}
+METADATA: dict[str, dict[str, Any]] = {
+    "qwen35": {
+        **{"block_count": 2, "attention.head_count_kv": 2, "embedding_length_out": 64},
+        **{"attention.key_length": 16, "attention.value_length": 16, "full_attention_interval": 2},
+        **{"ssm.conv_kernel": 4, "ssm.inner_size": 64, "ssm.state_size": 16},
+        **{"ssm.time_step_rank": 4, "ssm.group_count": 2, "rope.dimension_sections": [4, 2, 2, 0]},
+    },
+    "modern-bert": {
+        **{"attention.head_count_kv": 4, "attention.sliding_window": 64},
+        **{**SCORING, "decision.max_head_tokens": 192},
+    },
+    "lfm2": {**SCORING, "attention.head_count_kv": [0, 2, 4], "shortconv.l_cache": 3},
+}
 
 
-def entries_of(type: str, definition: Definition) -> dict[str, Entry]:
-    """Return the metadata entries about decisions."""
-    prefix = f"{ARCHITECTURE}.decision."
-    template = definition.template
-    entries = {
-        f"{prefix}type": Entry(type, GGUFValueType.STRING),
-        "tokenizer.chat_template.systemone": Entry(template, GGUFValueType.STRING),
-    }
-    for name, value in definition.temperatures:
-        entries[f"{prefix}temperature.{name}"] = Entry(value, GGUFValueType.FLOAT32)
-    return entries
+def cached_decision_model(type: str, shape: Shape = SHAPE) -> Path:
+    """Return the model of a type in the user cache, written on first use.
 
-
-def write_decision_model(type: str, out: Path, shape: Shape = SHAPE) -> Path:
-    """Write the model of a type to `out`. A failure leaves no partial file.
+    `shape` is for types with the architecture ``llama``; others have one shape.
 
     Raises
     ------
     ModelError
-        If the type is unknown, or its vocabulary is broken.
+        If the vocabulary is broken.
     """
+    definition = DEFINITIONS[type]
+    kind = definition.architecture
+    template = (TEMPLATES / f"{type}.jinja").read_text("utf-8").removesuffix("\n")
+    parts = definition, template, shape, TENSORS.get(kind), METADATA.get(kind)
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+    out = cache_dir() / "test-models" / f"decisions-v{FORMAT_VERSION}" / f"{type}-{digest}.gguf"
+    if out.is_file():
+        return out
+    entries = _entries(type, definition, template)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".model-", dir=out.parent) as scratch:
         unfinished = Path(scratch) / "model.gguf"
-        if type in REFUSED:
-            _write_metadata(unfinished, type)
-        elif type in DEFINITIONS:
-            definition = DEFINITIONS[type]
-            metadata = read_metadata(vocabulary_file(definition.vocab))
-            tokenizer = {key: each for key, each in metadata.items() if key.startswith("tokenizer")}
-            tokenizer |= entries_of(type, definition)
-            write_model(unfinished, f"random {type}", tokenizer, shape)
+        if kind == "llama":
+            write_model(unfinished, f"random {type}", entries, shape)
         else:
-            known = ", ".join((*DEFINITIONS, *REFUSED))
-            raise ModelError(f"type: expected one of {known}; got {type!r}")
+            _write(unfinished, kind, entries)
         return unfinished.replace(out)
 
 
-def _write_metadata(file: Path, type: str) -> None:
-    writer = gguf.GGUFWriter(file, ARCHITECTURE)
-    for key, entry in entries_of(type, Definition("", "{{ state }}", ())).items():
-        writer.add_key_value(key, entry.value, entry.type)
+def _entries(type: str, definition: Definition, template: str) -> dict[str, Entry]:
+    """Return the metadata entries about the tokenizer and about decisions."""
+    metadata = read_metadata(vocabulary_file(definition.vocab))
+    entries = {key: each for key, each in metadata.items() if key.startswith("tokenizer")}
+    for control in definition.controls:
+        tokens, types = (f"tokenizer.ggml.{name}" for name in ("tokens", "token_type"))
+        mask = len(entries[tokens].value)
+        entries["tokenizer.ggml.mask_token_id"] = Entry(mask, GGUFValueType.UINT32)
+        for name, value in ((tokens, control.encode()), (types, int(gguf.TokenType.CONTROL))):
+            entries[name] = entries[name]._replace(value=[*entries[name].value, value])
+    if definition.architecture != "llama":
+        entries["tokenizer.ggml.token_type_count"] = Entry(3, GGUFValueType.UINT32)
+    prefix = f"{definition.architecture}.decision."
+    entries[f"{prefix}type"] = Entry(type, GGUFValueType.STRING)
+    entries["tokenizer.chat_template.systemone"] = Entry(template, GGUFValueType.STRING)
+    for name, temperature in definition.temperatures:
+        entries[f"{prefix}temperature.{name}"] = Entry(temperature, GGUFValueType.FLOAT32)
+    return entries
+
+
+def _write(file: Path, architecture: str, entries: dict[str, Entry]) -> None:
+    """Write a model of any architecture."""
+    writer = gguf.GGUFWriter(file, architecture)
+    writer.add_context_length(SHAPE.context_length)
+    writer.add_embedding_length(SHAPE.n_embd)
+    writer.add_feed_forward_length(SHAPE.ff_width)
+    writer.add_head_count(SHAPE.n_heads)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_layer_norm_rms_eps(1e-5)
+    kinds = {int: GGUFValueType.UINT32, bool: GGUFValueType.BOOL, list: GGUFValueType.ARRAY}
+    for name, value in METADATA[architecture].items():
+        writer.add_key_value(f"{architecture}.{name}", value, kinds[type(value)])
+    for name, entry in entries.items():
+        writer.add_key_value(name, entry.value, entry.type, entry.item_type)
+    n_vocab = len(entries["tokenizer.ggml.tokens"].value)
+    for line in f"{n_vocab}x{SHAPE.n_embd}: token_embd{TENSORS[architecture]}".split("\n"):
+        size, _, names = line.partition(": ")
+        for name in itertools.chain.from_iterable(map(_full_names, names.split())):
+            writer.add_tensor(name, _values(name, *map(int, size.split("x"))))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
     writer.close()
 
 
-def cached_decision_model(type: str, shape: Shape = SHAPE) -> Path:
-    """Return a model in the user cache, written on first use; see `write_decision_model`."""
-    definition = DEFINITIONS.get(type)
-    digest = hashlib.sha256(repr((definition, shape)).encode()).hexdigest()[:12]
-    folder = cache_dir() / "test-models" / f"decisions-v{FORMAT_VERSION}"
-    out = folder / f"{type}-{digest}.gguf"
-    return out if out.is_file() else write_decision_model(type, out, shape)
+def _full_names(name: str) -> list[str]:
+    """Return the names in a file that a name in `TENSORS` stands for."""
+    blocks, _, rest = name.rstrip("+").partition(".")
+    bases = [f"blk.{i}.{rest}" for i in blocks] if blocks.isdigit() else [name.rstrip("+")]
+    if name.endswith((".bias", "ssm_a")):
+        return bases
+    ends = [".weight", ".bias"] if name.endswith("+") else [".weight"]
+    return [base + end for base in bases for end in ends]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Write small decision models with random weights.")
-    types = (*DEFINITIONS, *REFUSED)
-    parser.add_argument("--type", choices=types, help="write only this type (default: all)")
-    parser.add_argument("--out", type=Path, required=True, help="output folder")
-    options = parser.parse_args(arguments)
-    try:
-        for type in [options.type] if options.type else types:
-            print(write_decision_model(type, options.out / f"{type}.gguf"))
-    except (ModelError, FetchError, OSError) as error:
-        print(f"write_decision_models: error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _values(name: str, rows: int, columns: int = 0) -> NDArray[np.float32]:
+    if name.endswith("norm.weight"):
+        return np.ones(rows, np.float32)
+    if name.endswith("ssm_a"):
+        return np.full(rows, -0.5, np.float32)  # a decay
+    if name.endswith(".bias") or not columns:
+        return random_matrix(SHAPE.seed, name, (1, rows), 0.2).reshape(rows)
+    std = 1.0 if name == "token_embd.weight" else 1.5 / math.sqrt(columns)
+    return random_matrix(SHAPE.seed, name, (rows, columns), std)

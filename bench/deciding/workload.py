@@ -16,6 +16,7 @@ from write_decision_models import cached_decision_model
 from eliza_ffi.decisions import Choice
 from eliza_ffi.decisions.asking import asking_of
 from eliza_ffi.decisions.auto_prompts import settings_of_prompts
+from eliza_ffi.decisions.models.decision_model import DecisionPrompt
 from eliza_ffi.decisions.models.model_asking import decision_model_of
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.model import Model
@@ -193,6 +194,7 @@ class Questionnaire:
         asked = SystemoneQuestion.of(next(iter(self.questions.values())), "any")
         (prompts,) = made.ask([asked], "")
         (prompt,) = prompts.prompts
+        assert isinstance(prompt, DecisionPrompt)
         # The labels have one token each, in the order of the options.
         labels = [prompt.labels[prompts.order.index(i)][0] for i in range(len(self.options))]
         anchor = self._model.tokenize(":")

@@ -501,10 +501,10 @@ def prompt_texts(
     """
     args = asking_of(session, given, questions, how, joint=joint).args
     return [
-        session.detokenize([*prompt.generation.prompt_tokens, *ending.tokens], unparse_special=True)
+        session.detokenize([*prompt.generation.prompt_tokens, *tokens], unparse_special=True)
         for prompt in args.prompts
         if prompt.is_counted
-        for ending in prompt.endings
+        for tokens in ([ending.tokens for ending in prompt.endings] or [()])
     ]
 
 

@@ -941,33 +941,43 @@ class CffiBinding:
     def embed(self, ctx: Any, text: str, pooling: str = "mean") -> NDArray[np.float32]:
         """Return the embedding of a string: a unit vector of shape ``[n_embd]``.
 
-        Parameters
-        ----------
-        ctx
-            The context.
-        text
-            The string.
-        pooling
-            How to combine the vectors of the tokens: ``"mean"``, ``"cls"`` (take the first) or
-            ``"last"`` (take the last).
+        `pooling` says how to combine the vectors of the tokens: ``"mean"``, ``"cls"`` (take the
+        first) or ``"last"`` (take the last).
         """
         check_one_of("pooling", pooling, POOLING)
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
         given = raw, len(raw), POOLING[pooling]
-        size = self._ffi.new("int *")
-        cap = EMBEDDING_CAP
+        embedding: NDArray[np.float32] = self._embeddings("embed", "embed the text", ctx, given)[0]
+        return embedding
+
+    def token_embeddings(
+        self, ctx: Any, tokens: Tokens, positions: Sequence[int]
+    ) -> NDArray[np.float32]:
+        """Return llama.cpp's embeddings of single tokens, as rows that are not normalized.
+
+        The tokens are at the `positions` in `tokens`, ascending. Decision models may return scores.
+        """
+        ids, places = token_array(tokens), token_array(positions, "positions")
+        doing = f"read the embeddings of {len(places)} of {len(ids)} tokens"
+        first, second = (self._ffi.from_buffer("int32_t[]", each) for each in (ids, places))
+        given = first, len(ids), second, len(places)
+        return self._embeddings("token_embeddings", doing, ctx, given, len(places))
+
+    def _embeddings(
+        self, name: str, doing: str, ctx: Any, given: Sequence[Any], n: int = 1
+    ) -> NDArray[np.float32]:
+        """Call a function that writes `n` embeddings and their size; return them as rows."""
+        size, values = self._ffi.new("int *"), np.empty(EMBEDDING_CAP, np.float32)
         while True:
-            values = np.zeros(cap, dtype=np.float32)
-            out = self._ffi.from_buffer("float[]", values), cap, size
+            out = self._ffi.from_buffer("float[]", values), values.size
             try:
-                self._call("embed", "embed the text", ctx, *given, *out)
+                self._call(name, doing, ctx, *given, *out, self._ffi.cast("void *", size))
             except InvalidArgumentError:
-                if size[0] <= cap:
+                if n * size[0] <= values.size:
                     raise
-                cap = size[0]
+                values = np.empty(n * size[0], np.float32)
                 continue
-            embedding: NDArray[np.float32] = values[: size[0]].copy()
-            return embedding
+            return np.resize(values, (n, size[0]))
 
     def eot_score(self, ctx: Any, tokens: Tokens, target: int) -> EotScore:
         """Return the probability that token `target`, such as an end of turn, comes next."""

@@ -59,9 +59,12 @@ class InferenceCapabilities:
         Whether the data types of the KV cache can be set.
     slots : bool
         Whether the library can save a slot to a file and restore it.
-    tokenizer, embeddings, hidden_states, end_of_turn, verifier_events, vision : bool
-        Whether the library has a tokenizer, embeddings, hidden states, the probability of the end
-        of a turn, callbacks for checked drafts, and image input.
+    tokenizer, embeddings, token_embeddings, hidden_states : bool
+        Whether the library has a tokenizer, embeddings of texts and of single tokens, and hidden
+        states.
+    end_of_turn, verifier_events, vision : bool
+        Whether the library has the probability of the end of a turn, callbacks for checked drafts,
+        and image input.
     context_size : str
         How to set the context size: ``"option"`` = by an option; ``"config"`` = in the 88-byte
         configuration of :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`; ``"none"`` = it
@@ -96,6 +99,7 @@ class InferenceCapabilities:
     slots: bool = False
     tokenizer: bool = False
     embeddings: bool = False
+    token_embeddings: bool = False
     hidden_states: bool = False
     end_of_turn: bool = False
     verifier_events: bool = False
@@ -178,6 +182,7 @@ def detect_capabilities(
         slots=binding.supports("save_slot") and binding.supports("restore_slot"),
         tokenizer=_has(library, "tokenize", "tokenize_supported"),
         embeddings=_has(library, "embed", "embed_supported"),
+        token_embeddings=_has(library, "token_embeddings", "token_embeddings_supported"),
         hidden_states=_has(library, "llm_stream_hidden_states", "llm_hidden_states_supported"),
         end_of_turn=_has(library, "llm_eot_score", "llm_eot_supported"),
         verifier_events=binding.supports("set_verifier_callback"),

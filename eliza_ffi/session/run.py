@@ -75,7 +75,7 @@ class Run(Generic[Step]):
         self.binding = binding
         self.slot_id = slot_id
         self.at_most = at_most
-        self._ctx = ctx
+        self.ctx = ctx
         self._steps = steps
         self._lock = threading.Lock()
         self._stream: Any = None
@@ -89,7 +89,7 @@ class Run(Generic[Step]):
     def opened(self, config: StreamConfig) -> Iterator[Any]:
         """Open a stream that :meth:`cancel` stops; close it at the end of the ``with`` block."""
         self.check()
-        with open_stream(self.binding, self._ctx(), config) as stream:
+        with open_stream(self.binding, self.ctx(), config) as stream:
             with self._lock:
                 self._stream = stream
             try:
@@ -121,7 +121,7 @@ class Run(Generic[Step]):
         try:
             yield
         except (ContextFullError, TokenTrieError) as error:
-            n_ctx = n_ctx_of(self.binding, self._ctx()) or 0
+            n_ctx = n_ctx_of(self.binding, self.ctx()) or 0
             for n_before, each in labels:
                 if not isinstance(each, PreparedChoices) or not each.texts:
                     continue
@@ -137,7 +137,7 @@ class Run(Generic[Step]):
 
     def _longest(self, labels: PreparedChoices) -> str:
         tokenize = self.binding.tokenize
-        return short_repr(max(labels.texts, key=lambda text: len(tokenize(self._ctx(), text))))
+        return short_repr(max(labels.texts, key=lambda text: len(tokenize(self.ctx(), text))))
 
     def call(self, call: Callable[[], Result], n_tokens: int) -> Result:
         """Run a native call that decodes about `n_tokens` tokens, and return its result.

@@ -91,12 +91,16 @@ class ScoredPrompt:
         Whether its tokens count as tokens of the request.
     hidden : Hidden or None
         The hidden states to read.
+    positions : sequence of int
+        The positions of the tokens whose embeddings to read, ascending. Such a prompt has no
+        endings, is read without the KV cache of its slot, and cannot be cancelled while it is read.
     """
 
     generation: GenerationRequest
     endings: Sequence[Ending] = ()
     is_counted: bool = True
     hidden: Hidden | None = None
+    positions: Sequence[int] = ()
 
     @property
     def n_tokens(self) -> int:
@@ -150,8 +154,9 @@ class ScoreResult:
         The number of forward passes for all endings; -1 if the library does not count them.
     rankings : tuple of Ranking
         For the endings with `k`, in their order.
-    hidden : tuple of array of float32, shape [n_layers, n_embd]
-        For the prompts with `hidden`, in their order.
+    hidden : tuple of array of float32
+        For the prompts with `hidden` (shape [n_layers, n_embd]) or `positions` (shape [n_positions,
+        n_values]), in their order.
     """
 
     scores: tuple[EndingScores, ...]
@@ -204,6 +209,8 @@ class Scoring:
             counts.begin(prompt)
             if prompt.hidden is not None:
                 hidden.append(self._read_hidden(prompt, prompt.hidden, counts))
+            if prompt.positions:
+                hidden.append(self._read_rows(prompt, counts))
             if not prompt.endings:
                 continue
             if self._together:
@@ -230,6 +237,13 @@ class Scoring:
             found = self._run.call(read, len(tokens))
             counts.add(self._binding, stream)
         return found[:, 0]
+
+    def _read_rows(self, prompt: ScoredPrompt, counts: _Counts) -> NDArray[np.float32]:
+        run, tokens = self._run, prompt.generation.prompt_tokens
+        run.check()
+        counts.forward_passes = -1
+        read = partial(self._binding.token_embeddings, run.ctx(), tokens, prompt.positions)
+        return run.call(read, len(tokens))
 
     def _score_together(
         self,

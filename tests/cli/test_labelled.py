@@ -129,13 +129,17 @@ def test_a_list_of_strings_in_a_row_is_one_input(run: Run, tmp_path: Path) -> No
     assert [row["error"] for row in answers("out.jsonl")] == [None]
 
 
-def test_a_row_has_the_same_answers_in_a_table_and_alone(run: Run, table: str) -> None:
-    run("decide", table, "--column", "body", *ASKED, "--output", "out.jsonl")
+@pytest.mark.parametrize("kind", [None, "laya"])
+def test_a_row_has_the_same_answers_in_a_table_and_alone(
+    run: Run, table: str, kind: str | None
+) -> None:
+    asked = [*ASKED, *(["--model", str(cached_decision_model(kind))] if kind else [])]
+    run("decide", table, "--column", "body", *asked, "--output", "out.jsonl")
     rows = answers("out.jsonl")
     assert len(rows) == 25
     assert rows[-1]["error"] == "in.csv, line 26: column 'body' is empty"
     for row in rows[:3]:  # up to rounding, which depends on the shape of the forward pass
-        silent, wanted = run("decide", "--input", row["body"], *ASKED, "--json").json["answers"]
+        silent, wanted = run("decide", "--input", row["body"], *asked, "--json").json["answers"]
         assert row["silent_probability"] == pytest.approx(silent["probability"], abs=0.05)
         assert row["wanted_confidence"] == pytest.approx(wanted["confidence"], abs=0.1)
 

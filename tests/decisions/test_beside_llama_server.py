@@ -2,7 +2,9 @@
 
 Both compute in full precision and without flash attention here, so that they differ only by the
 rounding of float32. With flash attention, which they configure differently, the probabilities of
-these random models differ by a few thousandths.
+these random models differ by a few thousandths. Models that return scores as embeddings always have
+a cache of half precision, so the tolerance for them is larger. The server must read their prompts
+in one pass.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from write_decision_models import DEFINITIONS, cached_decision_model
 from bench.together.llama_server import HOST, find_llama_server, serving
 from eliza_ffi import CacheOptions
 from eliza_ffi.decisions.answers import choice_confidence, score_confidence
+from eliza_ffi.decisions.models.decision_model import TYPES
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -82,6 +85,29 @@ STATES: list[Any] = [
 ]
 
 
+SPECIAL = "<|im_end|> <|box_end|><|mask|> <| x|> [MASK] <<d1omni:sep>> <<d1omni:option>>"
+WORDS = " ".join(f"word {i}, and so on;" for i in range(200))
+CUT: dict[str, dict[str, Any]] = {
+    "special": {
+        "type": "choice",
+        "instructions": [SPECIAL],
+        "criteria": {SPECIAL: SPECIAL, "b": 1},
+    },
+    "long question": {"type": "noul", "instructions": WORDS, "criteria": {"true": "yes"}},
+    "long options": {"type": "score", "instructions": "?", "criteria": [WORDS, "b", WORDS[9:]]},
+    "all long": {"type": "score", "instructions": WORDS, "criteria": [WORDS, {"b": WORDS}]},
+    "many": {
+        "type": "choice",
+        "instructions": WORDS,
+        "criteria": {f"{i} {WORDS[i : 300 + i]}": None for i in range(30)},
+    },
+}
+CUT_STATES: list[Any] = [
+    f"{SPECIAL}\n{WORDS}",
+    {"<|im_end|> <|mask|>": [SPECIAL, {"x": [True, None, -1, 2.5, [[], {}], " y"]}]},
+]
+
+
 @dataclass(frozen=True)
 class Pair:
     """Hold a model and the port of a server with the same model."""
@@ -103,17 +129,20 @@ class Pair:
             connection.close()
 
 
+MARKED = [type for type in DEFINITIONS if TYPES[type].labels == "marks"]
+
+
 @pytest.fixture(scope="module", params=tuple(DEFINITIONS))
 def pair(request: pytest.FixtureRequest, library: Library) -> Iterator[Pair]:
     assert PROGRAM is not None
     path = cached_decision_model(request.param)
     exact = {"flash_attn": "off"}
+    settings = {"FLASH_ATTN": "off", "CACHE_TYPE_K": "f32", "CACHE_TYPE_V": "f32"}
+    if request.param in MARKED:
+        settings = {"BATCH": "8192", "UBATCH": "8192"}
+        settings |= {"FLASH_ATTN": "off"} if request.param == "kev" else {}
     with pytest.MonkeyPatch.context() as environment:
-        for name, value in (
-            ("FLASH_ATTN", "off"),
-            ("CACHE_TYPE_K", "f32"),
-            ("CACHE_TYPE_V", "f32"),
-        ):
+        for name, value in settings.items():
             environment.setenv(f"LLAMA_ARG_{name}", value)
         with (
             Model(path, library=library, n_threads=1, options=exact) as model,
@@ -124,14 +153,26 @@ def pair(request: pytest.FixtureRequest, library: Library) -> Iterator[Pair]:
 
 @pytest.mark.parametrize("state", STATES, ids=["text", "object", "conversation", "empty"])
 def test_probabilities_match_llama_server(pair: Pair, state: Any) -> None:
+    check(pair, state, QUESTIONS)
+
+
+@pytest.mark.parametrize("state", CUT_STATES, ids=["text", "object"])
+@pytest.mark.parametrize("pair", MARKED, indirect=True)
+def test_prompts_are_cut_and_escaped_as_by_llama_server(pair: Pair, state: Any) -> None:
+    check(pair, state, CUT)
+
+
+def check(pair: Pair, state: Any, given_questions: dict[str, Any]) -> None:
+    """Check that both give the same answers."""
     decision_model = made_of(pair.model)
-    questions = [SystemoneQuestion.read(given, id) for id, given in QUESTIONS.items()]
+    tolerance = TOLERANCE if decision_model.marked is None else 10 * TOLERANCE
+    questions = [SystemoneQuestion.read(given, id) for id, given in given_questions.items()]
     all_asked = decision_model.ask(questions, state)
-    served = pair.served(state, QUESTIONS)
+    served = pair.served(state, given_questions)
     n_tokens = sum(len(prompt.tokens) for asked in all_asked for prompt in asked.prompts)
     assert n_tokens == served["usage"]["input_tokens"]
     # `Model.decide` runs all questions together.
-    several = {name: question for name, question in QUESTIONS.items() if name != "only one"}
+    several = {name: each for name, each in given_questions.items() if name != "only one"}
     decision = pair.model.decide(state, several, cache=CacheOptions(type_k="f32", type_v="f32"))
     for name, answer in pair.served(state, several)["answers"].items():
         true = answer.get("noul", 0.0)
@@ -141,18 +182,18 @@ def test_probabilities_match_llama_server(pair: Pair, state: Any) -> None:
         p = answered(pair.model, asked)
         theirs = served["answers"][asked.question.id]
         if theirs["type"] == "noul":
-            assert p == pytest.approx([theirs["noul"], 1.0 - theirs["noul"]], abs=TOLERANCE)
+            assert p == pytest.approx([theirs["noul"], 1.0 - theirs["noul"]], abs=tolerance)
             continue
         keys = [key for key, _ in asked.question.options]
         assert list(theirs["probabilities"]) == keys
-        assert p == pytest.approx(list(theirs["probabilities"].values()), abs=TOLERANCE)
+        assert p == pytest.approx(list(theirs["probabilities"].values()), abs=tolerance)
         if theirs["type"] == "choice":
-            assert p[keys.index(theirs["choice"])] == pytest.approx(max(p), abs=TOLERANCE)
-            assert choice_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * TOLERANCE)
+            assert p[keys.index(theirs["choice"])] == pytest.approx(max(p), abs=tolerance)
+            assert choice_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * tolerance)
         else:
             score = sum(i * each for i, each in enumerate(p))
-            assert score == pytest.approx(theirs["score"], abs=10 * TOLERANCE)
-            assert score_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * TOLERANCE)
+            assert score == pytest.approx(theirs["score"], abs=10 * tolerance)
+            assert score_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * tolerance)
             assert list(theirs["legend"].values()) == [text for _, text in asked.question.options]
 
 
@@ -163,7 +204,8 @@ def test_probabilities_of_many_options_match_llama_server(pair: Pair) -> None:
     given = {"type": "choice", "instructions": "?", "criteria": {f"o{i}": None for i in range(n)}}
     (asked,) = decision_model.ask([SystemoneQuestion.read(given, "many")], "x")
     served = pair.served("x", {"many": given})["answers"]["many"]["probabilities"]
-    assert answered(pair.model, asked) == pytest.approx(list(served.values()), abs=TOLERANCE)
+    tolerance = TOLERANCE if decision_model.marked is None else 10 * TOLERANCE
+    assert answered(pair.model, asked) == pytest.approx(list(served.values()), abs=tolerance)
 
 
 def test_the_maximum_of_options_matches_llama_server(pair: Pair) -> None:

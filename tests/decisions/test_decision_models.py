@@ -18,15 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from label_scores import answered, label_scores, made_of
 from large_vocabularies import DECISION_MODEL_TYPES
-from write_decision_models import DEFINITIONS, REFUSED, cached_decision_model
+from word_vocabulary import Words
+from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions.models import decision_model
 from eliza_ffi.decisions.models.decision_model import (
     DecisionModel,
     DecisionPrompt,
     QuestionPrompts,
-    code_labels,
-    letter_labels,
+    fixed_labels,
     typed_labels,
 )
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion, read_state
@@ -35,7 +35,7 @@ from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, ModelError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
-TYPES = tuple(DEFINITIONS)
+TYPES = tuple(type for type, each in decision_model.TYPES.items() if each.labels != "marks")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 NOUL = SystemoneQuestion("angry", "noul", "Angry?", (("true", "yes!"), ("false", None)))
@@ -55,41 +55,6 @@ def choice_of(n: int) -> SystemoneQuestion:
     return SystemoneQuestion("q", "choice", "?", tuple((f"option {i}", None) for i in range(n)))
 
 
-class Words:
-    """A vocabulary with one token for each word, and for each character of any other text."""
-
-    def __init__(self, words: Sequence[str], controls: Sequence[str] = ()) -> None:
-        self.ids = {word: 0x200000 + i for i, word in enumerate((*words, *controls))}
-        self.controls = frozenset(controls)
-        self.texts = {token: word for word, token in self.ids.items()}
-        self.by_first: dict[str, list[str]] = {}
-        for word in self.ids:
-            self.by_first.setdefault(word[0], []).append(word)
-
-    def tokenize(
-        self, text: str, add_special: bool = False, parse_special: bool = False
-    ) -> list[int]:
-        assert not add_special  # decision templates write BOS themselves
-        tokens = []
-        while text:
-            beginning_alike = (
-                word
-                for word in self.by_first.get(text[0], ())
-                if text.startswith(word) and (parse_special or word not in self.controls)
-            )
-            found = max(beginning_alike, key=len, default=text[0])
-            tokens.append(self.ids[found] if found in self.ids else ord(found))
-            text = text[len(found) :]
-        return tokens
-
-    def detokenize(self, tokens: Sequence[int], unparse_special: bool = False) -> str:
-        texts = [self.texts[token] if token in self.texts else chr(token) for token in tokens]
-        return "".join(text for text in texts if unparse_special or text not in self.controls)
-
-    def single(self, text: str) -> list[int]:
-        return self.tokenize(text)
-
-
 PAIRS = [a + b for a in LETTERS for b in LETTERS]
 YES_NO = ["yes", "Yes", "YES", "no", "No", "NO"]
 DIGITS = [f"{i:02}" for i in range(100)]
@@ -99,7 +64,8 @@ WORDS = Words([*PAIRS, *YES_NO, *DIGITS, *(f" {letter}" for letter in LETTERS)],
 def build(
     type: str = "openjev", template: str = ECHO, temperatures: Any = (), words: Words = WORDS
 ) -> DecisionModel:
-    return DecisionModel(type, template, dict(temperatures), words.tokenize, words.detokenize)
+    metadata = {f"temperature.{name}": value for name, value in dict(temperatures).items()}
+    return DecisionModel(type, template, metadata, words.tokenize, words.detokenize)
 
 
 def variables_of(prompt: DecisionPrompt, words: Words = WORDS) -> dict[str, Any]:
@@ -113,17 +79,17 @@ def ask(model: DecisionModel, question: SystemoneQuestion, state: Any = "s") -> 
 
 
 def test_letter_labels_start_with_upper_case_and_are_single_tokens() -> None:
-    labels = letter_labels(WORDS.single)
+    labels = fixed_labels("letters", WORDS.single)
     assert "".join(label.text for label in labels) == LETTERS + LETTERS.lower()
     assert [label.tokens for label in labels] == [(ord(label.text),) for label in labels]
-    with pytest.raises(ModelError, match="the label 'A' must be one token, got 2"):
-        letter_labels(lambda text: [0, 1])
+    with pytest.raises(ModelError, match="the label 'C' must be one token, got 2"):
+        fixed_labels("letters", lambda text: [0] if text in "AB" else [0, 1])
 
 
 def test_code_labels_are_at_most_255_single_tokens() -> None:
     few = Words(["AB", "ZZ"])
-    assert [label.text for label in code_labels(few.single)] == [*LETTERS, "AB", "ZZ"]
-    many = [label.text for label in code_labels(WORDS.single)]
+    assert [label.text for label in fixed_labels("codes", few.single)] == [*LETTERS, "AB", "ZZ"]
+    many = [label.text for label in fixed_labels("codes", WORDS.single)]
     assert many == [*LETTERS, *PAIRS][:255]
 
 
@@ -438,7 +404,7 @@ def test_a_temperature_without_a_bucket_is_the_default_of_its_type() -> None:
 
 @pytest.mark.parametrize("value", [0, 0.0, -1.0, math.nan, math.inf, "warm", True, None])
 def test_a_temperature_must_be_a_number_above_0(value: Any) -> None:
-    with pytest.raises(ModelError, match=r"the temperature choice\.2 must be a number above 0"):
+    with pytest.raises(ModelError, match=r"temperature\.choice\.2 must be a number above 0"):
         build(temperatures={"choice.2": value})
 
 
@@ -544,12 +510,12 @@ def test_type_template_and_temperatures_are_read_from_the_file(tmp_path: Path) -
     assert WORDS.detokenize(prompt.tokens) == "so: Angry?"
 
 
-@pytest.mark.parametrize("type", REFUSED)
-def test_unsupported_types_are_rejected_by_name(type: str) -> None:
+def test_unsupported_types_are_rejected_by_name(tmp_path: Path) -> None:
+    file = model_file(tmp_path / "m.gguf", {"llama.decision.type": "clef"})
     with pytest.raises(
-        NotSupportedError, match=f"unsupported type '{type}', which .*; supported: openjev"
+        NotSupportedError, match="unsupported type 'clef', which has .*; supported: openjev"
     ):
-        of({"path": str(cached_decision_model(type)), "decision_type": type})
+        of(file)
 
 
 TYPE, NOUL_TEMPERATURE = "llama.decision.type", "llama.decision.temperature.noul"
@@ -563,7 +529,7 @@ TYPE, NOUL_TEMPERATURE = "llama.decision.type", "llama.decision.temperature.noul
         (
             {TYPE: "lev", NOUL_TEMPERATURE: 0.0, TEMPLATE: "x"},
             ModelError,
-            r"the temperature noul must .* got 0\.0",
+            r"the entry temperature\.noul must .* got 0\.0",
         ),
         ({TYPE: "lev", TEMPLATE: "{% if %}"}, ChatTemplateError, ".*not valid"),
     ],
@@ -596,6 +562,9 @@ def test_other_models_give_none_and_their_file_is_not_read(
     assert of({}) is None
 
 
+LABELLED = [param for param in DECISION_MODEL_TYPES if param.values[0] in TYPES]
+
+
 @pytest.fixture(scope="module", params=DECISION_MODEL_TYPES)
 def random_model(request: pytest.FixtureRequest, library: Library) -> Any:
     path = cached_decision_model(request.param)
@@ -617,6 +586,7 @@ def test_every_model_type_answers_every_kind_of_question(random_model: Model) ->
         assert max(p) - min(p) > 1e-3
 
 
+@pytest.mark.parametrize("random_model", LABELLED, indirect=True)
 def test_label_probabilities_match_the_whole_vocabulary(random_model: Model) -> None:
     """Compare the labels' probabilities with their shares in the whole vocabulary."""
     for asked in made_of(random_model).ask([NOUL, CHOICE, SCORE], "The invoice is wrong."):
@@ -630,6 +600,7 @@ def test_label_probabilities_match_the_whole_vocabulary(random_model: Model) -> 
             assert read == pytest.approx(among_labels, abs=1e-3)
 
 
+@pytest.mark.parametrize("random_model", LABELLED, indirect=True)
 def test_forged_control_tokens_stay_text_with_real_vocabularies(random_model: Model) -> None:
     random_decision_model = made_of(random_model)
 

@@ -34,7 +34,7 @@ def test_the_capabilities_of_this_projects_library(tiny_model: Model) -> None:
     for name in ("streaming_llm", "pull", "push", "cancel", "token_trie", "text_choices", "fill"):
         assert getattr(can, name) is True, name
     assert can.sampling and can.stats and can.tokenizer and can.kv_quant
-    assert can.prepared_choices and can.logprobs
+    assert can.prepared_choices and can.logprobs and can.token_embeddings
     assert can.mtp_supported and can.slots and can.embeddings and can.end_of_turn
     assert can.verifier_events and not (can.vision or can.omnivoice_streaming)
     assert can.trie_modes == ("argmax", "sample", "best-leaf", "stop-at-leaf")
@@ -51,7 +51,7 @@ def test_each_version_has_the_capabilities_of_its_functions(fakes: Fakes) -> Non
         can = detect_capabilities(fakes(functions_of_version(version), version).path)
         assert can.streaming_llm and can.pull and can.cancel and can.slots and can.verifier_events
         assert not (can.push or can.token_trie or can.fill or can.text_choices or can.vision)
-        assert not (can.prepared_choices or can.logprobs)
+        assert not (can.prepared_choices or can.logprobs or can.token_embeddings)
         for name, since in added_in.items():
             assert getattr(can, name) is (version >= since), (name, version)
         assert can.mtp_supported is (version >= 8)

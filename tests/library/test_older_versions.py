@@ -65,6 +65,7 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "tokenize": lambda b, ctx, s: b.tokenize(ctx, "text"),
     "detokenize": lambda b, ctx, s: b.detokenize(ctx, [65]),
     "embed": lambda b, ctx, s: b.embed(ctx, "text"),
+    "token_embeddings": lambda b, ctx, s: b.token_embeddings(ctx, [65], [0]),
     "llm_eot_score": lambda b, ctx, s: b.eot_score(ctx, [65], 65),
     "llm_stream_set_token_mask": lambda b, ctx, s: b.set_token_mask(s, None),
     "llm_stream_set_forced_tokens": lambda b, ctx, s: b.set_forced_tokens(s, [65]),

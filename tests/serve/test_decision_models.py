@@ -137,7 +137,7 @@ def test_one_slot_gives_the_same_answers(library: Library) -> None:
         assert found == pytest.approx(expected, abs=0.01)
 
 
-@pytest.mark.parametrize("kind", ["lev", "nimble"])
+@pytest.mark.parametrize("kind", ["lev", "nimble", "kev", "laya", "lfm2-d1-omni"])
 def test_a_decision_model_answers_as_it_does_in_process(library: Library, kind: str) -> None:
     with decision_model(library, kind) as (model, post):
         expected = model.decide(STATE, JSON_QUESTIONS)
@@ -163,7 +163,7 @@ def test_settings_that_a_decision_model_lacks_are_rejected_at_the_start(
 
 def test_a_state_may_be_null_if_the_model_needs_none(library: Library) -> None:
     questions = {"urgent": JSON_QUESTIONS["urgent"]}
-    for kind, status in (("lfm2-d1", 200), ("lev", 422)):
+    for kind, status in (("lfm2-d1", 200), ("lfm2-d1-omni", 200), ("laya", 422), ("lev", 422)):
         with decision_model(library, kind) as (_, post):
             answer = post(state=None, questions=questions)
         assert answer.status_code == status, answer.text

@@ -1,9 +1,10 @@
-"""Compute the label probabilities of a decision prompt with a choice among the label tokens."""
+"""Answer the questions of a decision model with single calls of the library."""
 
 from __future__ import annotations
 
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.decisions.models.decision_model import DecisionModel, DecisionPrompt, QuestionPrompts
+from eliza_ffi.decisions.models.marked_prompts import MarkedPrompt
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
@@ -17,7 +18,10 @@ def made_of(model: Model) -> DecisionModel:
 
 
 def label_scores(model: Model, prompt: DecisionPrompt) -> list[float]:
-    """Return the natural logarithm of each label's probability among the labels."""
+    """Return the natural logarithm of each label's probability among the labels.
+
+    The model chooses among the label tokens.
+    """
     leaves = [TokenTreeLeaf(f"{i:04}", (token,)) for i, token in enumerate(prompt.read)]
     payload = TokenTreePayload("", (TokenTreeDescriptor("labels", tuple(leaves)),))
     args = FfiStreamingGenerateArgs(
@@ -35,4 +39,11 @@ def label_scores(model: Model, prompt: DecisionPrompt) -> list[float]:
 
 def answered(model: Model, asked: QuestionPrompts) -> list[float]:
     """Return the probabilities of a question's options, computed from all of its prompts."""
-    return asked.probabilities([label_scores(model, prompt) for prompt in asked.prompts])
+    return asked.probabilities(
+        [
+            model.binding.token_embeddings(model.session.ctx, prompt.tokens, prompt.read)
+            if isinstance(prompt, MarkedPrompt)
+            else label_scores(model, prompt)
+            for prompt in asked.prompts
+        ]
+    )

@@ -1,29 +1,16 @@
-"""Decision models: the prompts and labels of models that are trained to answer questions.
+"""Decision models: the prompts of models that are trained to answer questions.
 
 The GGUF file of a decision model names its type in ``<arch>.decision.type`` and has a second
-template, named ``systemone``. The template writes a question with its options and their labels. The
-answer follows directly. Each label is one token. The probabilities of the options are the softmax
-over the logits of the labels after the prompt, divided by a temperature. The file contains a
+template, named ``systemone``. The template writes a question with its options. The probabilities of
+the options are the softmax over their scores, divided by a temperature. The file contains a
 temperature for each type of question and number of options. The types are ``noul`` (a predicate),
-``choice`` and ``score``.
+``choice`` and ``score``. The score of an option is the logit of its label, which is one token,
+after the prompt. Some types have no labels; see :mod:`.marked_prompts`. ``docs/decision_models.md``
+describes all types.
 
-The types differ in their labels, in the order of the options, and in other properties of the
-prompt:
-
-=============== ===================== ================================================
-type            labels                other properties
-=============== ===================== ================================================
-openjev         A-Z, a-z              the template contains the labels; true comes first
-lev             A, B, ..., AA, ...    a choice is asked in two orders and averaged; a noul is rated
-                                      on nine labels, A = no to I = yes; keys of JSON are sorted
-nimble          A, B, ..., AA, ...    every prompt shows all questions
-pplx-decider    A, B, ..., AA, ...
-lfm2-d1         yes/no, 0-9, codes    a label has several spellings, of which only the most
-                                      probable counts; true comes first; the input may be None
-=============== ===================== ================================================
-
-This module runs no model. :meth:`DecisionModel.ask` returns prompts, together with the tokens whose
-logits are needed after them. :meth:`QuestionPrompts.probabilities` takes these logits.
+This module runs no model. :meth:`DecisionModel.ask` returns prompts, together with what to read:
+the logits of tokens after the prompt, or the rows of tokens in it.
+:meth:`QuestionPrompts.probabilities` takes these values.
 """
 
 from __future__ import annotations
@@ -31,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -46,6 +33,7 @@ from ...checks import naming
 from ...errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
 from ..scoring import tempered
 from .gguf_metadata import read_metadata
+from .marked_prompts import MASK, SEPARATOR, MarkedFormat, MarkedPrompt
 from .systemone import SystemoneQuestion, json_copy, read_state
 
 ARCHITECTURE = "general.architecture"
@@ -53,28 +41,37 @@ TEMPLATE = "tokenizer.chat_template.systemone"
 N_RATINGS = 9  # the number of labels of a noul, for types that rate nouls
 MAX_LABELS = 255
 
+YES_NO = {"true": ["yes", "Yes", "YES"], "false": ["no", "No", "NO"]}
+PAIRS = ["".join(pair) for pair in itertools.product(string.ascii_uppercase, repeat=2)]
+CODES = [*string.ascii_uppercase, *PAIRS]
+NUMBERS = [
+    *(f"{i:02}" for i in range(100)),
+    *string.ascii_lowercase,
+    *(f"#{i}" for i in range(200)),
+]
+SUBSTITUTES = [*string.ascii_uppercase, *NUMBERS, *PAIRS]
+
 # Chat templates require messages. A template named systemone ignores them.
 NO_CONVERSATION = ({"role": "user", "content": ""},)
 
 
 @dataclass(frozen=True)
 class _Type:
-    """Hold the properties of a type of decision models; see the table in the module's docstring."""
+    """Hold the properties of a type of decision models."""
 
-    labels: str = "codes"  # "letters", "codes" or "typed"
-    takes_labels: bool = True  # whether the template receives the labels
+    labels: str = "codes"  # "letters", "codes", "typed" (several spellings, one counts) or "marks"
     true_first: bool = False
-    two_orders: bool = False
-    rates_nouls: bool = False
-    sorts_keys: bool = False
-    shows_all: bool = False
-    takes_none: bool = False
+    two_orders: bool = False  # of the options of a choice, whose answers are averaged
+    rates_nouls: bool = False  # on nine labels, A = no to I = yes
+    sorts_keys: bool = False  # of JSON
+    shows_all: bool = False  # all questions in every prompt
+    takes_none: bool = False  # as input
     # Pairs of a maximum number of options and the name of the temperature for it.
     buckets: tuple[tuple[float, str], ...] = ((2, "2"), (5, "3_5"), (10, "6_10"), (math.inf, "11"))
 
 
 TYPES = {
-    "openjev": _Type(labels="letters", takes_labels=False, true_first=True),
+    "openjev": _Type("letters", true_first=True),
     "lev": _Type(
         two_orders=True,
         rates_nouls=True,
@@ -83,16 +80,14 @@ TYPES = {
     ),
     "nimble": _Type(shows_all=True),
     "pplx-decider": _Type(),
-    "lfm2-d1": _Type(labels="typed", true_first=True, takes_none=True),
+    "lfm2-d1": _Type("typed", true_first=True, takes_none=True),
+    "kev": _Type("marks"),
+    "laya": _Type("marks"),
+    "lfm2-d1-omni": _Type("marks", takes_none=True),
 }
 
-UNSUPPORTED = {
-    "kev": "compares hidden states of the question and of its options",
-    "laya": "returns a score for each option in place of an embedding",
-    "clef": "has a separate head that reads all questions at once",
-    "lfm2-d1-omni": "returns a score for each option in place of an embedding",
-}
-"""Types whose answers are not read from the logits of labels, with the reason."""
+UNSUPPORTED = {"clef": "has a head that reads all questions at once"}
+"""Types that cannot be read, with the reason."""
 
 
 class OptionLabel(NamedTuple):
@@ -129,11 +124,11 @@ class DecisionPrompt:
 
 @dataclass(frozen=True)
 class QuestionPrompts:
-    """Hold the prompts of a question, and convert logits to probabilities.
+    """Hold the prompts of a question, and convert what is read to probabilities.
 
     Attributes
     ----------
-    prompts : tuple of DecisionPrompt
+    prompts : tuple of DecisionPrompt or MarkedPrompt
         One prompt, or two prompts, the second of which has the options in the opposite order.
     order : tuple of int
         For each answer of the first prompt, the index of the question's option. Empty if the
@@ -141,21 +136,22 @@ class QuestionPrompts:
     """
 
     question: SystemoneQuestion
-    prompts: tuple[DecisionPrompt, ...]
+    prompts: tuple[DecisionPrompt | MarkedPrompt, ...]
     temperature: float
     order: tuple[int, ...]
 
-    def probabilities(self, logits: Sequence[Sequence[float]]) -> list[float]:
+    def probabilities(self, values: Sequence[Any]) -> list[float]:
         """Return the probability of each option, in the question's order.
 
-        `logits` has the logits, or log-probabilities, of the tokens `read` of each prompt.
+        `values` has what was read for each prompt: the logits, or log-probabilities, of the tokens
+        `read` of a DecisionPrompt, or the rows of the positions `read` of a MarkedPrompt.
         """
-        scores = [prompt.scores(row) for prompt, row in zip(self.prompts, logits, strict=True)]
+        scores = [prompt.scores(read) for prompt, read in zip(self.prompts, values, strict=True)]
         try:
             first, *others = np.exp(tempered(scores, self.temperature))
         except InvalidArgumentError:
             raise InvalidArgumentError(
-                f"the question {self.question.id!r}: invalid logits {scores!r:.80}"
+                f"the question {self.question.id!r}: invalid scores {scores!r:.80}"
             ) from None
         answers = np.mean([first, *(p[::-1] for p in others)], axis=0)
         if not self.order:
@@ -175,16 +171,18 @@ class DecisionModel:
     template
         The source of the template named ``systemone``. It runs in the sandbox of
         :mod:`eliza_ffi.chat.sandbox`.
-    temperatures
-        Temperatures by question type (``"choice"``), or by question type and bucket
-        (``"choice.3_5"``, ``"choice.small"``).
+    metadata
+        Entries of the file: the temperatures by question type (``"temperature.choice"``), or by
+        question type and bucket (``"temperature.choice.3_5"``, ``"temperature.choice.small"``), and
+        those that types without labels need.
 
     Raises
     ------
     NotSupportedError
         If the type is not supported.
     ModelError
-        If labels are missing from the vocabulary, or a temperature is not a number above 0.
+        If labels or marks are missing from the vocabulary, an entry of the metadata is missing, or
+        a temperature is not a number above 0.
     ChatTemplateError
         If the template is not valid.
     """
@@ -193,22 +191,27 @@ class DecisionModel:
         self,
         type: str,
         template: str,
-        temperatures: Mapping[str, Any],
+        metadata: Mapping[str, Any],
         tokenize: Tokenize,
         detokenize: Detokenize,
     ) -> None:
         self.type = type
         self._type = _type_named(type)
         self.temperatures = {
-            name: _temperature(name, value) for name, value in temperatures.items()
+            name.removeprefix("temperature."): _temperature(name, value)
+            for name, value in metadata.items()
+            if name.startswith("temperature.")
         }
+        self.marked: MarkedFormat | None = None
+        if self._type.labels == "marks":
+            self.marked = MarkedFormat(type, tokenize, detokenize, metadata)
+            tokenize, detokenize = self.marked.tokenize, self.marked.detokenize
+            template = self.marked.preamble + template
         self._prompts = ChatTokenizer(ChatTemplate(template), tokenize, detokenize)
         self._tokens_of: TokensOf = lambda text: tokenize(text, False, False)
         self._labels: list[OptionLabel] | None = None
-        if self._type.labels == "letters":
-            self._labels = letter_labels(self._tokens_of)
-        elif self._type.labels == "codes":
-            self._labels = code_labels(self._tokens_of)
+        if self._type.labels in ("letters", "codes"):
+            self._labels = fixed_labels(self._type.labels, self._tokens_of)
             if self._type.rates_nouls and len(self._labels) < N_RATINGS:
                 raise ModelError(
                     f"models of type {type} need {N_RATINGS} labels of one token, but the "
@@ -231,17 +234,13 @@ class DecisionModel:
                 f"the model's file {path} is gone; decisions need its template and temperatures"
             )
         entries = read_metadata(path, _is_wanted)
-        prefix = f"{entries.get(ARCHITECTURE)}.decision.temperature."
-        temperatures = {
-            name.removeprefix(prefix): value
-            for name, value in entries.items()
-            if name.startswith(prefix)
-        }
+        prefix = f"{entries.get(ARCHITECTURE)}.decision."
+        own = {name.removeprefix(prefix): value for name, value in entries.items()}
         try:
             _type_named(named)  # report an unsupported type before a missing template
             if TEMPLATE not in entries:
                 raise ModelError("the file has no template named systemone")
-            return cls(named, str(entries[TEMPLATE]), temperatures, tokenize, detokenize)
+            return cls(named, str(entries[TEMPLATE]), own, tokenize, detokenize)
         except (ChatTemplateError, ModelError, NotSupportedError) as error:
             raise type(error)(f"the decision model {path} cannot be used: {error}") from error
 
@@ -263,8 +262,7 @@ class DecisionModel:
         if state is None and not self._type.takes_none:
             with naming("input"):
                 raise InvalidArgumentError(f"a model of type {self.type} needs an input, got None")
-        state = self._json(read_state(state))
-        shared: dict[str, Any] = {"state": state, "images": []}
+        shared: dict[str, Any] = {"state": self._copy(read_state(state)), "images": []}
         if self._type.shows_all:
             shared["questions"] = [self._variables(each, self._order(each)) for each in questions]
         return [self._prompts_of(each, shared) for each in questions]
@@ -288,6 +286,8 @@ class DecisionModel:
                 f"the question {question.id!r}: expected at most {self.max_options} options for "
                 f"a decision model of type {self.type}, got {n}"
             )
+        if self.marked is not None:
+            return [OptionLabel("", ())] * n
         return typed_labels(self._tokens_of, question) if self._labels is None else self._labels[:n]
 
     def _prompts_of(
@@ -300,47 +300,47 @@ class DecisionModel:
             orders.append(order[::-1])
         is_rated = self._type.rates_nouls and question.type == "noul"
         labels = (self._labels or [])[:N_RATINGS] if is_rated else self._labels_of(question)
-        read = tuple(label.tokens for label in labels)
-        prompts = []
-        for each in orders:
-            variables = {**self._variables(question, each), **shared}
-            prompts.append(DecisionPrompt(self._tokens(variables, question.id), read))
+        variables = [{**self._variables(question, each), **shared} for each in orders]
+        prompts = tuple(self._prompt(each, question, labels) for each in variables)
         temperature = self.temperature(question)
-        return QuestionPrompts(question, tuple(prompts), temperature, () if is_rated else order)
+        return QuestionPrompts(question, prompts, temperature, () if is_rated else order)
 
     def _variables(self, question: SystemoneQuestion, order: Sequence[int]) -> dict[str, Any]:
         """Return the template's variables for a question."""
         options = []
         for i, label in zip(order, self._labels_of(question), strict=True):
-            key, description = question.options[i]
+            key, description = map(self._copy, question.options[i])
             option = {"key": key, "description": description}
-            if self._type.takes_labels:
+            if self._type.labels in ("codes", "typed"):  # others are in the template
                 option["label"] = label.text
-            options.append(option)
-        variables = {
-            "id": question.id,
-            "type": question.type,
-            "instructions": question.instructions,
-            "options": options,
-        }
-        return {name: self._json(value) for name, value in variables.items()}
+            options.append(dict(sorted(option.items())) if self._type.sorts_keys else option)
+        instructions = self._copy(question.instructions)
+        types = {"id": question.id, "type": question.type}
+        return {**types, "instructions": instructions, "options": options}
 
-    def _json(self, value: Any) -> Any:
+    def _copy(self, value: Any) -> Any:
+        """Return a user's text or JSON as the template gets it."""
+        if self.marked is not None:
+            return self.marked.copy(value)
         return json_copy(value, sort=True) if self._type.sorts_keys else value
 
-    def _tokens(self, variables: dict[str, Any], id: str) -> tuple[int, ...]:
+    def _prompt(
+        self, variables: dict[str, Any], question: SystemoneQuestion, labels: list[OptionLabel]
+    ) -> DecisionPrompt | MarkedPrompt:
         try:
             tokens = self._prompts.tokens(NO_CONVERSATION, **variables)
+            if not tokens:
+                raise ChatTemplateError("the model's template produced no text")
+            if self.marked is not None:
+                return self.marked.prompt(tokens, question)
+            return DecisionPrompt(tuple(tokens), tuple(label.tokens for label in labels))
         except ChatTemplateError as error:
-            raise ChatTemplateError(f"the question {id!r}: {error}") from error
+            raise ChatTemplateError(f"the question {question.id!r}: {error}") from error
         except InvalidArgumentError as error:
             raise InvalidArgumentError(
-                f"the question {id!r} or the input contains the text of a control token, which "
-                "cannot be distinguished from the template's own control tokens; remove that text"
+                f"the question {question.id!r} or the input contains the text of a control token, "
+                "and the template makes it indistinguishable from its own; remove that text"
             ) from error
-        if not tokens:
-            raise ChatTemplateError(f"the question {id!r}: the model's template produced no text")
-        return tuple(tokens)
 
 
 def _type_named(type: str) -> _Type:
@@ -351,7 +351,7 @@ def _type_named(type: str) -> _Type:
 
 
 def _is_wanted(name: str) -> bool:
-    return name in (ARCHITECTURE, TEMPLATE) or ".decision." in name
+    return name in (ARCHITECTURE, TEMPLATE, MASK, SEPARATOR) or ".decision." in name
 
 
 def _temperature(name: str, value: Any) -> float:
@@ -360,56 +360,50 @@ def _temperature(name: str, value: Any) -> float:
     except (TypeError, ValueError):
         temperature = math.nan
     if not 0.0 < temperature < math.inf:
-        raise ModelError(f"the temperature {name} must be a number above 0, got {value!r}")
+        raise ModelError(f"the entry {name} must be a number above 0, got {value!r}")
     return temperature
 
 
-def letter_labels(tokens_of: TokensOf) -> list[OptionLabel]:
-    """Return the labels A to Z and a to z, each of which must be one token."""
-    labels = []
-    for letter in string.ascii_uppercase + string.ascii_lowercase:
-        tokens = tokens_of(letter)
-        if len(tokens) != 1:
-            raise ModelError(f"the label {letter!r} must be one token, got {len(tokens)}")
-        labels.append(OptionLabel(letter, tuple(tokens)))
-    return labels
+def fixed_labels(kind: str, tokens_of: TokensOf) -> list[OptionLabel]:
+    """Return A to Z and a to z ("letters"), or the 255 first of A to Z and AA to ZZ ("codes").
 
-
-def code_labels(tokens_of: TokensOf) -> list[OptionLabel]:
-    """Return the labels A to Z and AA to ZZ that are one token, at most 255."""
-    codes = ((code, tokens_of(code)) for code in (*string.ascii_uppercase, *_pairs()))
-    labels = (OptionLabel(code, tuple(tokens)) for code, tokens in codes if len(tokens) == 1)
-    return list(itertools.islice(labels, MAX_LABELS))
+    Labels that are not one token are left out; letters must be one token.
+    """
+    codes = string.ascii_uppercase + string.ascii_lowercase if kind == "letters" else CODES
+    labels = [OptionLabel(code, tuple(tokens_of(code))) for code in codes]
+    single = [label for label in labels if len(label.tokens) == 1]
+    if kind == "letters" and single != labels:
+        other = next(label for label in labels if label not in single)
+        raise ModelError(f"the label {other.text!r} must be one token, got {len(other.tokens)}")
+    return single[:MAX_LABELS]
 
 
 def typed_labels(tokens_of: TokensOf, question: SystemoneQuestion) -> list[OptionLabel]:
     """Return yes and no for a noul, digits for a score, and codes for the options of a choice."""
+    keys = [key for key, _ in question.options]
     if question.type == "choice":
-        return _codes(tokens_of, [key for key, _ in question.options])
-    labels = []
-    for key, _ in question.options:
-        spellings = YES_NO[key] if question.type == "noul" else (key,)
-        tokens = _single(tokens_of, spellings)
-        if not tokens:
-            raise ModelError(
-                f"the label {spellings[0]!r} must be one token; none of its spellings is"
-            )
-        labels.append(OptionLabel(key, tuple(tokens)))
-    return labels
-
-
-YES_NO = {"true": ("yes", "Yes", "YES"), "false": ("no", "No", "NO")}
+        return _codes(tokens_of, keys)
+    spellings = [YES_NO.get(key, [key]) for key in keys]
+    tokens = [tuple(_single(tokens_of, each)) for each in spellings]
+    if () in tokens:
+        raise ModelError(f"the label {spellings[tokens.index(())][0]!r} must be one token")
+    return list(map(OptionLabel, keys, tokens))
 
 
 def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
     """Return a code of one token for each key: the suited one or the first free substitute."""
+    suited: Iterable[str] = (f"{i:02}" for i in range(len(keys)))
+    if all(len(key) == 1 and key in string.ascii_letters for key in keys):
+        suited = keys
+    elif len(keys) <= len(string.ascii_uppercase):
+        suited = string.ascii_uppercase[: len(keys)]
     labels: list[OptionLabel] = []
     taken: set[int] = set()
     # All keys share this iterator. A substitute that is rejected for one key, because it is taken
     # or not one token, need not be tried for another key.
-    substitutes = _substitutes()
-    for suited in _suited(keys):
-        for code in itertools.chain((suited,), substitutes):
+    substitutes = iter(SUBSTITUTES)
+    for each in suited:
+        for code in itertools.chain((each,), substitutes):
             tokens = tokens_of(code)
             if len(tokens) == 1 and tokens[0] not in taken:
                 taken.add(tokens[0])
@@ -419,26 +413,6 @@ def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
         else:
             raise InvalidArgumentError(f"the vocabulary has too few labels for {len(keys)} options")
     return labels
-
-
-def _suited(keys: list[str]) -> Iterable[str]:
-    if all(len(key) == 1 and key in string.ascii_letters for key in keys):
-        return keys
-    if len(keys) <= len(string.ascii_uppercase):
-        return string.ascii_uppercase[: len(keys)]
-    return (f"{i:02}" for i in range(len(keys)))
-
-
-def _substitutes() -> Iterator[str]:
-    yield from string.ascii_uppercase
-    yield from (f"{i:02}" for i in range(100))
-    yield from string.ascii_lowercase
-    yield from (f"#{i}" for i in range(200))
-    yield from _pairs()
-
-
-def _pairs() -> Iterator[str]:
-    return (a + b for a in string.ascii_uppercase for b in string.ascii_uppercase)
 
 
 def _single(tokens_of: TokensOf, texts: Iterable[str]) -> list[int]:

@@ -56,20 +56,26 @@ class ModelAsking:
         asked = [_asked(question, id) for question, id in zip(questions, ids, strict=True)]
         self._questions = model.ask(asked, input)
         every = [prompt for question in self._questions for prompt in question.prompts]
+        request = partial(generate_request, session, method="decide", **(stream or {}))
+        if model.marked is not None:
+            self.args = ScoreArgs(
+                [ScoredPrompt(request(each.tokens), positions=each.read) for each in every]
+            )
+            return
         tokens, endings = split_common_prefix([list(prompt.tokens) for prompt in every])
         choices = [_labels(session, prompt.read) for prompt in every]
-        generation = generate_request(session, tokens, method="decide", **(stream or {}))
-        prompt = ScoredPrompt(generation, tuple(map(Ending, endings, choices)))
+        prompt = ScoredPrompt(request(tokens), tuple(map(Ending, endings, choices)))
         self.args = ScoreArgs([prompt], allowed_probability=allowed_probability)
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
         """Return the scores of each question, averaged over its prompts, as a single order."""
-        each = iter(result.scores)
+        values = iter(result.hidden or [each.legal for each in result.scores])
+        masses = iter([each.allowed_probability for each in result.scores])
         scores = []
         for question in self._questions:
-            read = [next(each) for _ in question.prompts]
-            p = np.array(question.probabilities([one.legal.tolist() for one in read]))
-            mass = mean_mass(one.allowed_probability for one in read)
+            n = len(question.prompts)
+            p = np.array(question.probabilities(list(itertools.islice(values, n))))
+            mass = mean_mass(itertools.islice(masses, n))
             with np.errstate(divide="ignore"):
                 scores.append(QuestionScores((OptionScores(np.log(p), allowed_probability=mass),)))
         return tuple(scores)
