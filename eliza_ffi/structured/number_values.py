@@ -63,15 +63,34 @@ def without_large_integers(parts: Iterable[dict[str, Any]]) -> None:
     """Allow any integer where ``enum`` or ``const`` of a part has one that would be rounded."""
     for part in parts:
         values = part.get("enum", [part["const"]] if "const" in part else [])
-        others = [each for each in values if not _is_large(each)]
-        if len(others) == len(values):
+        large = [each for each in values if _has_large(each)]
+        if not large:
             continue
         for name in ("enum", "const"):
             part.pop(name, None)
-        if others:
-            part["anyOf"] = [{"enum": others}, {"type": "integer"}]
-        else:
-            part["type"] = "integer"
+        others = [each for each in values if not _has_large(each)]
+        found = [*([{"enum": others}] if others else []), *map(_with_any_integer, large)]
+        part.update(found[0] if len(found) == 1 else {"anyOf": found})
+
+
+def _has_large(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_large, value.values()))
+    return any(map(_has_large, value)) if isinstance(value, list) else _is_large(value)
+
+
+def _with_any_integer(value: Any) -> dict[str, Any]:
+    """Return a schema of a value that allows any integer in place of a large one."""
+    if not _has_large(value):
+        return {"const": value}
+    if isinstance(value, dict):
+        fields = {name: _with_any_integer(each) for name, each in value.items()}
+        closed = {"required": list(fields), "additionalProperties": False}
+        return {"type": "object", "properties": fields, **closed}
+    if isinstance(value, list):
+        items = list(map(_with_any_integer, value))
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
+    return {"type": "integer"}
 
 
 def without_exclusive_bounds(parts: Iterable[dict[str, Any]]) -> None:

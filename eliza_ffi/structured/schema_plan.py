@@ -578,19 +578,17 @@ def plan_of_text(
     return SchemaPlan(schema, comma, colon, before, after)
 
 
-def _as_written(value: Any, is_inside: bool = False) -> Any:
+def _as_written(value: Any) -> Any:
     """Return a value as llguidance writes it; raise InvalidArgumentError if that is unknown."""
     if isinstance(value, float):
         if value.is_integer() and 0 < abs(value) < 2**53:
             return int(value)
         if not _SPELLED_ONE_WAY.fullmatch(json_text(value)) or value == 0:
             raise InvalidArgumentError("the number can be written in several ways")
-    elif is_inside and isinstance(value, int) and abs(value) > 2**53:
-        raise InvalidArgumentError("llguidance rounds the number")
     elif isinstance(value, list):
-        return [_as_written(each, True) for each in value]
+        return [_as_written(each) for each in value]
     elif isinstance(value, dict):
-        return {name: _as_written(each, True) for name, each in value.items()}
+        return {name: _as_written(each) for name, each in value.items()}
     return value
 
 

@@ -287,6 +287,9 @@ ODD = {
     "an enum whose label begins another": an(a={"enum": ["a", "ab", "abc"]}, b=TEXT),
     "numbers that begin another": {"type": "array", "prefixItems": [{"enum": [1, 10, 100]}, TEXT]},
     "large numbers": an(a={"enum": [2**53 + 1, 2**53 + 3]}, b=TEXT),
+    "large numbers inside": an(
+        a={"enum": [{"x": [2**53 + 1, 0.5]}, {"y": {"z": -(2**70)}}, 7, [10**19]]}, b=TEXT
+    ),
     "whole floats": an(a={"enum": [0.5, 1.0, 2.0]}, b=TEXT),
     "floats inside": an(a={"enum": [{"x": 1.0}, {"x": 1e20}]}, b=TEXT),
     "a field that cannot be": an([], a=False, b=TEXT),
