@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-__all__ = ["lazy_property", "once_for_each"]
-
 Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 

@@ -10,15 +10,6 @@ from pathlib import Path
 
 from .errors import ElizaError
 
-__all__ = [
-    "checkout_root",
-    "default_model_path",
-    "fixture_path",
-    "header_path",
-    "header_text",
-    "package_folders",
-]
-
 
 def package_folders() -> list[Path]:
     """Return the folders of the package; an editable install has two, the source and the build."""

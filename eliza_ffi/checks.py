@@ -29,30 +29,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from .errors import InvalidArgumentError
 
-__all__ = [
-    "FieldChecks",
-    "check_callable",
-    "check_callback",
-    "check_each",
-    "check_fields",
-    "check_flag",
-    "check_kind",
-    "check_known",
-    "check_misspelt",
-    "check_number",
-    "check_one_of",
-    "check_path",
-    "check_several",
-    "check_text",
-    "check_whole",
-    "did_you_mean",
-    "found",
-    "naming",
-    "short_repr",
-    "suggest_keywords",
-    "wrong",
-]
-
 T = TypeVar("T")
 
 FieldChecks: TypeAlias = "Mapping[str, tuple[type[Any], Callable[..., Any]]]"

@@ -15,17 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "bar",
-    "counted",
-    "fact_table",
-    "headline",
-    "printable",
-    "terminal_width",
-    "text_table",
-    "wrap",
-]
-
 NARROWEST = 20
 """Minimum width of a terminal and of a table, in columns: enough for two wrapped cells."""
 

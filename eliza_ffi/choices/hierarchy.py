@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ..checks import check_text, check_whole
 from ..errors import InvalidArgumentError
 
-__all__ = ["Groups", "Hierarchy"]
-
 
 @dataclass(frozen=True, eq=False)
 class Groups:

@@ -22,8 +22,6 @@ from ..library.protocol import StreamStats
 from .hierarchy import Hierarchy
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
 
-__all__ = ["ChoiceResult", "LabelSet", "as_label_set", "tokenize_choice"]
-
 T = TypeVar("T")
 
 EXPECTED = "a list of strings, an enum class, a mapping from labels to values, bool or a Literal"

@@ -13,8 +13,6 @@ from ..library.protocol import PreparedChoices
 from .label_set import LabelSet
 from .token_tree import TokenTreePayload
 
-__all__ = ["ChoiceCache", "ChoiceTokens", "PreparedLabels"]
-
 T = TypeVar("T")
 
 SETS_KEPT = 128

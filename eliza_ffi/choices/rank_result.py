@@ -8,8 +8,6 @@ from typing import Any, Generic, TypeVar
 
 from ..checks import short_repr
 
-__all__ = ["RankLevel", "RankResult"]
-
 T = TypeVar("T")
 
 

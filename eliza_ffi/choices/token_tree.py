@@ -11,13 +11,6 @@ from .._lazy import lazy_property
 from ..checks import check_callable, check_each, check_kind, check_text, found
 from ..errors import InvalidArgumentError, TokenTrieError
 
-__all__ = [
-    "TokenTreeDescriptor",
-    "TokenTreeLeaf",
-    "TokenTreePayload",
-    "build_token_tree_descriptor",
-]
-
 LARGEST_TOKEN = 2**31 - 1
 
 

@@ -9,8 +9,6 @@ from ..decisions.answers import Answer, Decision, MultiLabelAnswer, PredicateAns
 from ..decisions.questions import Question, text_of
 from ..terminal import bar, counted, headline, printable, text_table, wrap
 
-__all__ = ["bar_lines", "decision_text"]
-
 MAX_OPTIONS_SHOWN = 12
 """Maximum number of options that have a line of their own. The last line sums up all others."""
 

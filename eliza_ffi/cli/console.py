@@ -18,24 +18,6 @@ from ..model import Model
 from .files import STANDARD_INPUT, check_utf8, read_standard_input, read_text
 from .progress import ProgressBar
 
-__all__ = [
-    "UsageError",
-    "add_label_arguments",
-    "add_model_arguments",
-    "add_options",
-    "add_prompt_arguments",
-    "add_tokenization",
-    "model_options",
-    "open_model",
-    "print_json",
-    "read_given",
-    "read_labels",
-    "read_messages",
-    "read_question",
-    "run_interruptibly",
-]
-
-
 T = TypeVar("T")
 
 

@@ -53,8 +53,6 @@ from .questions import (
     read_table,
 )
 
-__all__ = ["add_decide_arguments", "run_decide"]
-
 EPILOG = """\
 The output has one row for each row of the table, in the same order. If the command is interrupted
 or killed, run it again to resume: the rows decided so far are in FILE.job, next to the output. If a

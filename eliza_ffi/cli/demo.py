@@ -16,8 +16,6 @@ from ..terminal import terminal_width, text_table, wrap
 from .console import add_model_arguments, add_options, open_model, print_json, run_interruptibly
 from .demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
-__all__ = ["add_demo_arguments", "run_demo"]
-
 TASKS = ("planner", "should-respond")
 """The tasks in which a name is chosen."""
 

@@ -14,15 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "END_OF_TURN",
-    "SHOULD_RESPOND_CHOICES",
-    "START_OF_TURN",
-    "chat_prompt",
-    "planner_prompt",
-    "should_respond_prompt",
-]
-
 START_OF_TURN = "<|im_start|>"
 END_OF_TURN = "<|im_end|>"
 

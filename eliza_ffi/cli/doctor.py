@@ -19,8 +19,6 @@ from ..model import Model
 from ..terminal import counted, fact_table, printable, terminal_width
 from .console import add_model_arguments, add_options, model_options, print_json
 
-__all__ = ["ShowVersion", "add_doctor_arguments", "missing_gpu", "run_doctor"]
-
 GIB = 2**30
 
 DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")

@@ -9,16 +9,6 @@ from pathlib import Path
 
 from ..errors import InvalidArgumentError
 
-__all__ = [
-    "STANDARD_INPUT",
-    "check_output",
-    "check_utf8",
-    "describe_os_error",
-    "read_bytes",
-    "read_standard_input",
-    "read_text",
-]
-
 STANDARD_INPUT = "-"
 """The file name that means standard input."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-__all__ = ["EXAMPLES", "HelpFormatter", "with_example"]
-
 _SHORT = {
     "serve": "serve --port 8080",
     "mcp": "mcp --port 8081",

@@ -34,8 +34,6 @@ from .questions import (
     read_table,
 )
 
-__all__ = ["add_calibrate_arguments", "add_evaluate_arguments", "run_calibrate", "run_evaluate"]
-
 MAX_ROWS_NAMED = 10
 """Maximum number of rows without a usable input that are listed one by one."""
 

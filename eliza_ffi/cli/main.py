@@ -47,8 +47,6 @@ from .models import add_models_arguments, run_models
 from .rank import add_rank_arguments, run_rank
 from .serve import add_mcp_arguments, add_serve_arguments, run_mcp, run_serve
 
-__all__ = ["main"]
-
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130

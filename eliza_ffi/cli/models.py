@@ -14,8 +14,6 @@ from ..hub import CachedModel, cached_models
 from ..terminal import printable, terminal_width, text_table
 from .console import add_options, print_json
 
-__all__ = ["add_models_arguments", "run_models"]
-
 TYPE, ARCHITECTURE = "general.type", "general.architecture"
 TEMPLATE = "tokenizer.chat_template"
 WANTED = (".pooling_type", ".decision.type")

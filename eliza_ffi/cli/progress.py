@@ -11,8 +11,6 @@ from typing import TextIO
 from ..tables import TableStep
 from ..terminal import bar, counted
 
-__all__ = ["ProgressBar", "RowProgress"]
-
 WIDTH = 30
 """Length of the bar, in characters."""
 

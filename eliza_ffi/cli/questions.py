@@ -24,21 +24,6 @@ from ..tables.rows import check_column, other_delimiter
 from .console import UsageError, add_options
 from .files import check_utf8, read_bytes, read_text
 
-__all__ = [
-    "add_asking_arguments",
-    "add_deciding_arguments",
-    "add_example_arguments",
-    "add_question_arguments",
-    "add_table_arguments",
-    "read_asking",
-    "read_calibration",
-    "read_examples_file",
-    "read_question_file",
-    "read_questions",
-    "read_table",
-]
-
-
 _FOLLOWING = {"predicate": ("name",), "ask": ("choice", "name"), "score": ("level", "name")}
 """The options that begin a question, with the options that may follow them."""
 

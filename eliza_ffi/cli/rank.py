@@ -22,8 +22,6 @@ from .console import (
     run_interruptibly,
 )
 
-__all__ = ["add_rank_arguments", "run_rank"]
-
 MIN_INEXACT = 0.0005
 """A level's two bounds differ visibly if they differ by at least this much."""
 

@@ -29,8 +29,6 @@ from .questions import (
     read_question_file,
 )
 
-__all__ = ["add_mcp_arguments", "add_serve_arguments", "read_settings", "run_mcp", "run_serve"]
-
 KEY_VARIABLE = "ELIZA_FFI_API_KEY"
 """The environment variable that may hold an API key."""
 

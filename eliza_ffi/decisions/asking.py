@@ -47,19 +47,6 @@ from .scoring import Array, OptionScores, QuestionScores
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = [
-    "N_MASSES",
-    "Asking",
-    "WantedHidden",
-    "ask_many",
-    "asking_of",
-    "check_model",
-    "is_of_row",
-    "orders_of",
-    "prompt_texts",
-    "score_run",
-]
-
 N_MASSES = 20
 """How many inputs of a batch show whether the prompt works, by their allowed probability."""
 

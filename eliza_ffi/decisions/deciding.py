@@ -42,8 +42,6 @@ from .think_budget import ThinkBudget, certainty
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = ["DecideSettings", "DecisionPlan", "Settings", "decision_runs", "settings_for"]
-
 METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
 """Keywords of the methods themselves, to suggest if one is misspelt."""
 

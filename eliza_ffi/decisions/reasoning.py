@@ -31,8 +31,6 @@ from .questions import Question
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = ["decision_task", "inputs_at_once", "with_reasoning"]
-
 HEAD = "Reasoning:"
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from ..checks import check_kind
 from ..choices.label_set import ChoiceResult, LabelSet
 from ..model import Model
-from ..session.filling import FilledSpan, FillResult
 from ..session.options import AnyPrompt
 from ..session.requests import choice_of, choice_request, fill_request, generate_request
+from ..structured.fill_result import FilledSpan, FillResult
 from .actions import Action
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
 from .planning import ActionSkeleton

@@ -13,16 +13,15 @@ from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
-from ..session.filling import FilledSpan, Filling, FillResult, check_fills
+from ..session.filling import Filling, check_fills
 from ..session.generation import Generation, check_request
 from ..session.request import RunResult
 from ..session.run import Run
 from ..session.scheduler import Scheduler
 from ..session.threads import MOST_SLOTS, Threads, tell
 from ..session.turns import Turns
+from ..structured.fill_result import FilledSpan, FillResult
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
-
-__all__ = ["FfiStreamingRunner", "SyncStreamingRunner"]
 
 T = TypeVar("T")
 

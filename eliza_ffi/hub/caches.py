@@ -15,16 +15,6 @@ from urllib.parse import urlsplit
 from ..errors import ModelError
 from .names import HubName, models_in, parts_of, pick_file, quantization_of, stem_of
 
-__all__ = [
-    "CachedModel",
-    "ambiguous_files",
-    "cached_file",
-    "cached_models",
-    "cached_names",
-    "hub_cache",
-    "model_files",
-]
-
 REPO_PREFIX = "models--"
 
 QUANTIZATION = re.compile(

@@ -30,8 +30,6 @@ from .names import (
     stem_of,
 )
 
-__all__ = ["check_exists", "find_model", "name_for_workers"]
-
 Progress = Callable[[str, float], None]
 
 MOST_NEAR = 3

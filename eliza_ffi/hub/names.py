@@ -11,20 +11,6 @@ from fnmatch import fnmatchcase
 from ..checks import check_path, check_text, wrong
 from ..errors import ModelError
 
-__all__ = [
-    "SUFFIX",
-    "HubName",
-    "hub_path",
-    "listed",
-    "models_in",
-    "parts_of",
-    "pick_file",
-    "quantization_of",
-    "read_name",
-    "select",
-    "stem_of",
-]
-
 SCHEME = "hf://"
 
 NAME = re.compile(

@@ -7,20 +7,6 @@ configuration has grown.
 
 from __future__ import annotations
 
-__all__ = [
-    "ABI_VERSION",
-    "CONTEXT_SIZE_OFFSET",
-    "CONTEXT_SIZE_SINCE",
-    "KV_TYPES_SINCE",
-    "MOBILE_CONFIG_SIZE",
-    "OLDEST_ABI_VERSION",
-    "PREFIX",
-    "REQUIRED_SYMBOLS",
-    "SINCE",
-    "SUPPLEMENT",
-    "symbols_of",
-]
-
 ABI_VERSION = 12
 """The newest ABI version that the package accepts: the version of this project's library."""
 

@@ -12,8 +12,6 @@ from .binding import CffiBinding
 from .loading import Library
 from .protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_BEST_LEAF, TRIE_SAMPLE
 
-__all__ = ["InferenceCapabilities", "detect_capabilities"]
-
 _MODES = {"argmax": 1 << TRIE_ARGMAX, "sample": 1 << TRIE_SAMPLE, "best-leaf": 1 << TRIE_BEST_LEAF}
 _MODES["stop-at-leaf"] = STOP_AT_LEAF
 

@@ -24,19 +24,6 @@ try:
 except (AttributeError, ImportError):  # private to cffi; FFI.gc does the same in Python code
     gcp = None
 
-__all__ = [
-    "MOST_TOKENS_PER_PULL",
-    "TOKENS_PER_PULL",
-    "CallbackState",
-    "CffiStream",
-    "c_string",
-    "config_struct",
-    "progress_callback",
-    "token_array",
-    "token_callback",
-    "verifier_callback",
-]
-
 TOKENS_PER_PULL = 32
 MOST_TOKENS_PER_PULL = 256
 TEXT_CAP = 4096

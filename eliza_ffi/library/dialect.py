@@ -27,8 +27,6 @@ from .cffi_values import CffiStream, config_struct
 from .loading import Library, header_ffi
 from .protocol import StreamConfig
 
-__all__ = ["Dialect", "OlderDialect", "UncheckedStream", "dialect_of"]
-
 
 class Dialect:
     """How to call this project's library, which rejects closed handles and concurrent calls.

@@ -8,8 +8,6 @@ import logging
 import threading
 from typing import Any
 
-__all__ = ["forward_log_lines", "interrupts", "raise_interrupt"]
-
 logger = logging.getLogger("eliza_ffi.native")
 # Without this handler, Python writes warnings to stderr if the program has not set up logging.
 logger.addHandler(logging.NullHandler())

@@ -9,29 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "STOP_AT_LEAF",
-    "TEXT_HEAL_PROMPT",
-    "TRIE_ARGMAX",
-    "TRIE_BEST_LEAF",
-    "TRIE_SAMPLE",
-    "EndingScores",
-    "EotScore",
-    "PreparedChoices",
-    "ProgressCallback",
-    "Ranking",
-    "SpanResult",
-    "StreamConfig",
-    "StreamStats",
-    "StreamStep",
-    "TokenCallback",
-    "TokenTable",
-    "Tokens",
-    "TrieLeaf",
-    "VerifierCallback",
-    "VerifierEvent",
-]
-
 TRIE_ARGMAX = 0
 """A trie mode: take the most probable allowed token at each step."""
 

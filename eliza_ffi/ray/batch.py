@@ -11,18 +11,6 @@ from ..errors import InvalidArgumentError
 from ..tables.columns import called_apart
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
 
-__all__ = [
-    "arrow_table",
-    "cells_of",
-    "check_columns",
-    "or_error",
-    "or_raised",
-    "raise_error",
-    "read_json",
-    "with_cells",
-    "with_columns",
-]
-
 
 def arrow_table(batch: Any) -> Any:
     """Convert a batch in any of Ray Data's formats to a ``pyarrow.Table``."""

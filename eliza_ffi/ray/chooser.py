@@ -18,8 +18,6 @@ from ..tables.columns import ERROR
 from .batch import arrow_table, cells_of, or_error, or_raised, read_json, with_cells
 from .resources import open_worker_model
 
-__all__ = ["ChooserActor", "fields_of"]
-
 
 class ChooserActor:
     """Choose a label for each row of a dataset; pass this class to ``map_batches``.

@@ -20,8 +20,6 @@ from .resources import load_ray
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-__all__ = ["choose_dataset", "decide_dataset"]
-
 BATCH_ROWS = 256
 """Rows per batch: enough to fill the model's slots, and few enough to repeat if an actor dies."""
 

@@ -40,8 +40,6 @@ from .resources import open_worker_model
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["DeciderActor", "Outcome", "decide_each"]
-
 Outcome = Decision | Exception
 """A decision, or the error of a single row."""
 

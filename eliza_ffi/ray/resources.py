@@ -12,8 +12,6 @@ from ..errors import LibraryLoadError, LibraryNotFoundError, ModelError, NotSupp
 from ..hub import HubName, read_name
 from ..model import Model
 
-__all__ = ["actor_resources", "load_ray", "node_name", "open_worker_model"]
-
 
 def load_ray() -> Any:
     """Import and return ``ray``; raise NotSupportedError if it is not installed."""

@@ -29,8 +29,6 @@ from .batch import or_error
 from .decider import DeciderActor, Outcome
 from .resources import load_ray, node_name
 
-__all__ = ["BATCH_ROWS", "LOCAL", "TableWorkers"]
-
 LOCAL = "local"
 """The address that starts Ray on this machine for the duration of the job."""
 

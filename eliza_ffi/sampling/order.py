@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..checks import check_text, did_you_mean
 from ..errors import InvalidArgumentError
 
-__all__ = ["BOOK_ORDER", "DEFAULT_ORDER", "SAMPLER_NAMES", "parse_order"]
-
 SAMPLER_NAMES = (
     "penalties",
     "dry",

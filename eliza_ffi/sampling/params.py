@@ -12,8 +12,6 @@ from ..checks import check_known, check_one_of, check_several, wrong
 from ..errors import InvalidArgumentError
 from .order import DEFAULT_ORDER, parse_order
 
-__all__ = ["LEAST_TEMPERATURE", "MAX_BREAKER_BYTES", "PRESETS", "Sampling"]
-
 MAX_BREAKER_BYTES = 40
 """The maximum length of a DRY sequence breaker; llama.cpp ignores further bytes."""
 

@@ -17,16 +17,6 @@ from ..choices.label_set import LabelSet, as_label_set
 from ..errors import GenerationCancelledError, InvalidArgumentError
 from .threads import tell
 
-__all__ = [
-    "Job",
-    "RunJob",
-    "labels_for",
-    "length_of",
-    "run_in_order",
-    "run_many",
-    "run_many_async",
-]
-
 Item = TypeVar("Item")
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)

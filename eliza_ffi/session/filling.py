@@ -29,9 +29,6 @@ from ..structured.sampler_plan import SpanSamplerPlan, SpanSampling
 from .request import GenerationRequest
 from .run import Run
 
-__all__ = ["ON_LIMIT", "FillRequest", "FillResult", "Fillable", "FilledSpan", "Filling"]
-
-
 ON_LIMIT = ("error", "close")
 """What to do with an answer that does not end within `max_tokens`: raise an error or close it."""
 

@@ -30,8 +30,6 @@ from .request import AnswerStep, GenerationRequest, RunResult, TextChoices
 from .run import Run
 from .stop_texts import StopTexts
 
-__all__ = ["Generation", "check_request"]
-
 logger = logging.getLogger("eliza_ffi")
 
 

@@ -21,8 +21,6 @@ from ..structured.guidance import GuidanceMasks
 from ..structured.masks import Masks, MaskSource
 from ..structured.schema_plan import PlanReader
 
-__all__ = ["ChoiceStep", "MaskedSteps"]
-
 QUICK_MASK = 250e-6
 """Maximum duration, in seconds, of a mask that is computed before the forward pass.
 

@@ -17,20 +17,6 @@ from ..sampling.params import Sampling
 if TYPE_CHECKING:
     from ..structured.sampler_plan import SpanSamplerPlan
 
-__all__ = [
-    "AnyPrompt",
-    "CacheOptions",
-    "ChoiceMode",
-    "ChoiceSettings",
-    "FillSettings",
-    "OnLimit",
-    "RankSettings",
-    "Speculation",
-    "Strings",
-    "TextSettings",
-    "Tokenization",
-]
-
 AnyPrompt: TypeAlias = "str | Prompt | Tokens | Messages"
 """A string, a `Prompt`, token ids, or the messages of a conversation."""
 

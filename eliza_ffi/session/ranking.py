@@ -29,8 +29,6 @@ from .scoring import Ending, ScoreArgs, ScoredPrompt, Scoring, check_scores, ran
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["LabelSearch", "RankRequest", "rank_request"]
-
 
 @dataclass(frozen=True, eq=False)
 class RankRequest:

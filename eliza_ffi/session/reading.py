@@ -17,8 +17,6 @@ from ..structured.shape import Shape
 from ..structured.shaped_result import PartialField, StructuredResult
 from .request import RunResult
 
-__all__ = ["Reading"]
-
 T = TypeVar("T")
 
 

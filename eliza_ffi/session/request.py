@@ -39,15 +39,6 @@ from ..sampling.params import Sampling
 from ..structured.fill_result import FilledSpan
 from ..structured.masks import Masks
 
-__all__ = [
-    "REQUEST_FIELDS",
-    "AnswerStep",
-    "Constraint",
-    "GenerationRequest",
-    "RunResult",
-    "TextChoices",
-]
-
 MOST_LOGPROBS = 1024
 
 NONE = type(None)

@@ -69,30 +69,6 @@ from .request import Constraint, GenerationRequest, RunResult, TextChoices
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = [
-    "GenerationResult",
-    "ReasoningPiece",
-    "ShapeRequest",
-    "TextPiece",
-    "TokenLogprob",
-    "check_keywords",
-    "check_prompts",
-    "checked_cache",
-    "checked_tokens",
-    "choice_of",
-    "choice_request",
-    "continued_by",
-    "fill_request",
-    "generate_request",
-    "generation_of",
-    "lora_option",
-    "prompt_tokens",
-    "shape_request",
-    "split_spaces",
-    "token_logprob",
-    "token_logprobs",
-]
-
 PROMPT = "a string, a Prompt, token ids or a list of messages"
 """The kinds of prompts, for error messages."""
 

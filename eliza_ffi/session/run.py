@@ -13,8 +13,6 @@ from ..errors import ContextFullError, GenerationCancelledError, TokenTrieError
 from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, StreamConfig, Tokens
 
-__all__ = ["Run", "n_ctx_of", "open_stream"]
-
 Step = TypeVar("Step")
 Result = TypeVar("Result")
 

@@ -67,19 +67,6 @@ from .tool_calls import (
     tool_request,
 )
 
-__all__ = [
-    "choice_run",
-    "end_of_turn_run",
-    "fill_run",
-    "hidden_states_run",
-    "load_run",
-    "prompt_logprobs_run",
-    "rank_run",
-    "save_run",
-    "text_run",
-    "tools_run",
-]
-
 
 def text_run(
     session: Session,

@@ -12,8 +12,6 @@ from .run import Run
 from .threads import Threads
 from .turns import Turn, Turns, check_timeout
 
-__all__ = ["Scheduler"]
-
 T = TypeVar("T")
 
 

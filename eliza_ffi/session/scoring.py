@@ -27,17 +27,6 @@ from ..library.protocol import (
 from .request import GenerationRequest
 from .run import Run
 
-__all__ = [
-    "Ending",
-    "Hidden",
-    "ScoreArgs",
-    "ScoreResult",
-    "ScoredPrompt",
-    "Scoring",
-    "check_scores",
-    "ranking_of",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Ending:

@@ -42,8 +42,6 @@ from .scheduler import Scheduler
 from .threads import MOST_SLOTS, Threads
 from .turns import Turns
 
-__all__ = ["Session"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger("eliza_ffi")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from ..chat.held_text import n_held
 
-__all__ = ["StopTexts"]
-
 
 class StopTexts:
     """Passes text on up to the first stop string.

@@ -15,8 +15,6 @@ from .threads import tell
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Task"]
-
 R = TypeVar("R")
 
 STEPS = (str, FilledSpan, PartialField)

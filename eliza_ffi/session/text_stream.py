@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from ..errors import InvalidArgumentError
 from .requests import GenerationResult
 
-__all__ = ["AsyncTextStream", "TextStream"]
-
 
 class _Stream(Protocol):
     _result: GenerationResult | None

@@ -28,15 +28,6 @@ from .tool_calls import ToolCalls, ToolRequest
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = [
-    "FinishedReasoning",
-    "Reasoning",
-    "Request",
-    "generation_in",
-    "thinking_first",
-    "written_reasoning",
-]
-
 R = TypeVar("R")
 
 Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest

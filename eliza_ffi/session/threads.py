@@ -15,8 +15,6 @@ from weakref import WeakKeyDictionary
 
 from ..errors import ElizaError
 
-__all__ = ["MOST_SLOTS", "Stepped", "Threads", "tell"]
-
 MOST_SLOTS = 64
 """Maximum number of slots of a context, and so of threads that run generations at one time."""
 

@@ -73,20 +73,6 @@ from .run import Run
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = [
-    "Beginning",
-    "CallPiece",
-    "TextAnswer",
-    "ToolCall",
-    "ToolCalls",
-    "ToolRequest",
-    "ToolSettings",
-    "ToolTurn",
-    "conversation_tokens",
-    "one_call",
-    "tool_request",
-]
-
 MOST_CALLS = 16
 """The default of `max_calls`."""
 

@@ -18,8 +18,6 @@ from typing import Any
 from ..checks import wrong
 from ..errors import BusyError, InvalidArgumentError
 
-__all__ = ["Turn", "Turns", "check_timeout"]
-
 
 def check_timeout(timeout: Any) -> float | None:
     """Check that `timeout` is None or a number of seconds, and return it."""

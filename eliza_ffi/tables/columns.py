@@ -21,8 +21,6 @@ from ..decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from ..errors import InvalidArgumentError
 from .rows import TableRow, json_value
 
-__all__ = ["AnswerCounts", "OutputColumns", "answer_parts", "called_apart", "cell_text"]
-
 ROW, REASONING, REVIEW, ERROR = "row", "reasoning", "review", "error"
 
 

@@ -15,8 +15,6 @@ from .parquet import ParquetTable, write_parquet
 from .rows import InputTable, json_bytes
 from .text_tables import CsvTable, JsonlTable
 
-__all__ = ["FORMATS", "format_of", "open_table", "write_csv", "write_jsonl", "write_output"]
-
 FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",

@@ -25,16 +25,6 @@ from .parquet import load_pyarrow
 from .rows import InputTable, TableRow, check_column, is_unicode, json_value
 from .store import JobStore, content_hash, replace_file
 
-__all__ = [
-    "DecidedRow",
-    "TableJob",
-    "TableResult",
-    "TableStep",
-    "decide_rows",
-    "input_of",
-    "inputs_of",
-]
-
 LOOK_AHEAD = 8
 """The maximum number of rows that have begun but are not yet written, as a multiple of the number
 of rows that are decided at the same time."""

@@ -15,8 +15,6 @@ from ..errors import InvalidArgumentError
 from .job import input_of
 from .rows import InputTable, TableRow, check_column, json_value
 
-__all__ = ["LabelledRows", "label_columns", "right_answer"]
-
 _TRUE = {"true", "yes", "y", "t", "1"}
 _FALSE = {"false", "no", "n", "f", "0"}
 

@@ -11,8 +11,6 @@ from ..errors import InvalidArgumentError, NotSupportedError
 from .columns import OutputColumns, cell_text
 from .rows import InputTable, TableRow, check_distinct, check_unchanged
 
-__all__ = ["ParquetTable", "arrow_array", "arrow_type", "load_pyarrow", "write_parquet"]
-
 ROWS_AT_ONCE = 1024
 """The number of rows to hold in memory at a time, and the size of an output's row groups."""
 

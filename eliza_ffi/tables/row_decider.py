@@ -19,8 +19,6 @@ from ..decisions.reasoning import decision_task, inputs_at_once
 from ..session.task import Task
 from .columns import AnswerCounts
 
-__all__ = ["RowDecider"]
-
 TEST_INPUT = "a test"
 
 

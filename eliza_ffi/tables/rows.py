@@ -15,18 +15,6 @@ from typing import Any, Protocol
 from ..checks import did_you_mean
 from ..errors import InvalidArgumentError
 
-__all__ = [
-    "InputTable",
-    "TableRow",
-    "check_column",
-    "check_distinct",
-    "check_unchanged",
-    "is_unicode",
-    "json_bytes",
-    "json_value",
-    "other_delimiter",
-]
-
 DELIMITERS = ",;\t|"
 
 MOST_LISTED = 20

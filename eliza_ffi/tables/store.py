@@ -24,8 +24,6 @@ from ..errors import ElizaError, InvalidArgumentError
 from .columns import ERROR, ROW
 from .rows import json_bytes
 
-__all__ = ["JobStore", "content_hash", "replace_file"]
-
 SYNC_SECONDS = 2.0
 """Interval at which the rows are flushed to the disk."""
 

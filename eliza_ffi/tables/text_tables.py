@@ -16,8 +16,6 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from .rows import TableRow, check_distinct, check_unchanged, is_unicode
 
-__all__ = ["CsvTable", "JsonlTable"]
-
 MOST_BYTES = 64 * 2**20
 """The maximum length in bytes of a line, and of a CSV field, which may span several lines."""
 

@@ -494,6 +494,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield of(binding.detokenize_bytes, ctx=ctx, tokens=[1])
     yield of(binding.vocabulary, ctx=ctx)
     yield of(binding.embed, ctx=ctx, text="a")
+    yield of(binding.token_embeddings, ctx=ctx, tokens=[1], positions=[0])
     yield of(binding.eot_score, ctx=ctx, tokens=[1], target=1)
     yield of(binding.prepare_choices, ctx=ctx, texts=["a"])
     yield of(model.session.tokenize, text="a")
@@ -576,7 +577,7 @@ LEFT_OUT = {
     },
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
-        "chat.ChatTokenizer.around",
+        *("chat.ChatTokenizer.around", "decisions.QuestionCalibration.sets_of"),
         *("elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner", "elizaos.FillArgs.of"),
         *("elizaos.SyncStreamingRunner.run", "elizaos.FfiStreamingGenerateArgs.of"),
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.AsyncTextStream"),

@@ -28,9 +28,9 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library.protocol import SpanResult
-from eliza_ffi.session.filling import Fillable, FilledSpan, FillResult
+from eliza_ffi.session.filling import Fillable
 from eliza_ffi.structured.automata import Dfa
-from eliza_ffi.structured.fill_result import AnswerWriter
+from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
 
 

@@ -30,7 +30,7 @@ from eliza_ffi.elizaos import ActionSkeleton, generate_args
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.session.filling import FillResult
+from eliza_ffi.structured.fill_result import FillResult
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
 random_weights = settings(

@@ -25,8 +25,6 @@ from .thresholds import is_bounded
 if TYPE_CHECKING:
     from .calibration import QuestionCalibration
 
-__all__ = ["AT_ONCE", "MARGINS", "first_enough", "has_enough_orders", "stop_margin"]
-
 AT_ONCE = 2
 """The number of orders in a request: the options as given and reversed, or rotations of both."""
 
