@@ -30,10 +30,10 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
 
 void require_usable(const Model & model, const Options & options, KvTypes types) {
     if (!llama_model_has_decoder(model.get()) || llama_model_has_encoder(model.get())) {
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not decoder-only: it cannot generate text");
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "the model is not decoder-only: it cannot generate text");
     }
     if (!model.has_output_head()) {
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model computes embeddings: it cannot generate text");
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "the model computes embeddings: it cannot generate text");
     }
     if (!model.takes_flash_attention() &&
         (options.flash_attn == LLAMA_FLASH_ATTN_TYPE_ENABLED || ggml_is_quantized(types.v))) {
@@ -90,7 +90,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
 
     context_ = model_->new_context(params, "of " + std::to_string(params.n_ctx) + " tokens");
     if (llama_get_memory(context_.get()) == nullptr) {
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot generate text");
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "the model keeps no KV cache: it cannot generate text");
     }
     threads_->attach_to(context_.get());
     n_batch_ = std::min(options.n_batch, static_cast<int32_t>(llama_n_batch(context_.get())));
