@@ -8,7 +8,14 @@
 #include <cstring>
 
 #ifdef __AVX__
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own header, for AVX-512
 #include <immintrin.h>
+#pragma GCC diagnostic pop
+#else
+#include <immintrin.h>
+#endif
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
