@@ -33,7 +33,7 @@ from .cells import measure_cells
 from .datasets import SOURCES, load
 from .methods import OURS, AnswerMethod
 from .peers import PEERS, peers_used
-from .report import details, markdown, plot_labels, plot_methods
+from .report import markdown, plot_labels, plot_methods
 
 MODELS = ("smollm2", "gemma3-270m")
 DATA = [name for name in SOURCES if name not in ("trec-12", "trec-50")]
@@ -65,7 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     shown = {**results, "cells": _in_order(chosen)}
     tables = markdown(shown)
-    options.json.with_suffix(".md").write_text(f"{tables}\n{details(shown)}", encoding="utf-8")
     for page in options.docs:
         fill_sections(page, {options.json.stem: tables})
     if options.plot:

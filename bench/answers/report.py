@@ -44,25 +44,6 @@ def markdown(results: dict[str, Any]) -> str:
     return page_of(*parts, *(["Not measured:", "\n".join(sorted(failed))] if failed else []))
 
 
-def details(results: dict[str, Any]) -> str:
-    """Return one table with the figures of every cell."""
-    head = ["model", "data", "seed", "method", "labels", "rows", "accuracy", "95 % interval"]
-    head += ["largest share", "NLL", "ECE", "calibrated ECE", "flips", "rows/s", "CPU ms"]
-    rows = [
-        [
-            *(cell["model"], cell["data"], str(cell.get("seed", 0)), cell["method"]),
-            str(cell["n_labels"]),
-            *(str(cell["rows"]), _share(cell["accuracy"])),
-            "-".join(map(_share, cell["interval"])),
-            *(_share(cell["largest_share"]), number(cell["nll"])),
-            *(_share(cell["ece"]), _share(cell["calibrated_ece"]), _share(cell["flips"])),
-            *(_number(cell["rows_per_second"]), _number(cell["cpu_ms"])),
-        ]
-        for cell in _measured(results["cells"])
-    ]
-    return markdown_table(head, rows, left=4) + "\n"
-
-
 def plot_methods(results: dict[str, Any], file: Path) -> None:
     """Draw the accuracy of each method: a dot for each data set, and a larger one for the mean."""
     models = _groups(_measured(results["cells"]), "model")
@@ -93,18 +74,23 @@ def plot_labels(results: dict[str, Any], file: Path) -> None:
     cells = [cell for cell in _measured(results["cells"]) if cell["n_labels"]]
     sizes = sorted({cell["n_labels"] for cell in cells})
     labels = Scale("labels", {float(n): str(n) for n in sizes}, sizes[0] * 0.9, 700, is_log=True)
+    accuracy = Scale("accuracy", {i / 5: f"{i / 5:.1f}" for i in range(1, 6)}, 0.2, 1.0)
     panels = []
     for data, of_data in _groups(cells, "data").items():
         for model, of_model in _groups(of_data, "model").items():
-            least = min(int(10 * cell["accuracy"]) for cell in of_model)
-            ticks = {i / 10: f"{i / 10:.1f}" for i in range(least, 11)}
-            panel = Panel(f"{data}, {model}", labels, Scale("accuracy", ticks, least / 10, 1.0))
+            panel = Panel(f"{data}, {model}", labels, accuracy, height=260)
+            ends = {}
             for family, colour in COLOURS.items():
                 by_size = _groups([c for c in of_model if _family(c) == family], "n_labels")
                 points = sorted((n, _mean_accuracy(cells)) for n, cells in by_size.items())
                 if points:
                     panel.line(points, colour)
-                    panel.label(points[-1], family, colour)
+                    ends[family] = points[-1]
+            lowest = 0.0
+            for family in sorted(ends, key=lambda name: -ends[name][1]):
+                y = panel.at(ends[family])[1]
+                lowest = max(y, lowest + 16)  # names must not overlap
+                panel.label(ends[family], family, COLOURS[family], dy=lowest - y + 5)
             panels.append(panel)
     file.write_text(picture(panels, "Accuracy over the number of labels"), encoding="utf-8")
 
@@ -166,10 +152,6 @@ def _groups(cells: Sequence[Cell], key: str) -> dict[Any, list[Cell]]:
 
 def _family(cell: Cell) -> str:
     return str(cell["method"]).partition(",")[0]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else number(value)
 
 
 def _share(value: float | None) -> str:
