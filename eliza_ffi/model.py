@@ -224,6 +224,9 @@ class Model:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> str:
+        raise TypeError("an open model cannot be copied or pickled: pass the path of its file")
+
     def __repr__(self) -> str:
         return f"Model({self.session})"
 

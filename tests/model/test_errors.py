@@ -11,6 +11,7 @@ import pytest
 from eliza_ffi import errors
 from eliza_ffi.errors import ContextFullError, ElizaError, FillError
 from eliza_ffi.library.protocol import SpanResult
+from eliza_ffi.model import Model
 from eliza_ffi.structured.fill_result import FilledSpan, FillResult
 
 SPAN = FilledSpan(0, "name", "enum", '{"name":', '"Ann"', "Ann", -0.5, (1, 2), False)
@@ -41,3 +42,8 @@ def test_every_exception_survives_pickling_and_copying(
     found = copied(error)
     assert type(found) is kind and str(found) == "the text"
     assert vars(found) == vars(error)
+
+
+def test_an_open_model_cannot_be_pickled(tiny_model: Model) -> None:
+    with pytest.raises(TypeError, match="pass the path of its file"):
+        pickle.dumps(tiny_model)
