@@ -225,8 +225,9 @@ check-asan:
 	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
 	    UBSAN_OPTIONS=print_stacktrace=1 $(BUILD)/tests/native_tests --gtest_brief=1
 
-# The tests that use several threads. Reports about ggml's threads are suppressed, because llama.cpp is not instrumented.
-TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*:PassQueues*
+# The tests that use several threads, but not those that fork. Reports about ggml's threads are suppressed, because
+# llama.cpp is not instrumented.
+TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*:PassQueues*:-ForkedProcess.*
 check-tsan: BUILD := build/tsan
 check-tsan:
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \

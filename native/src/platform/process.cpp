@@ -106,15 +106,16 @@ void end_all_work() {
     }
 }
 
-void call_at_exit(void (*function)()) {
+void add_end_of_work() {
 #if defined(__unix__) || defined(__APPLE__)
-    // The one of the C library: in this library, platform/static_destructors.cpp replaces it.
+    // The one of the C library: in this library, platform/static_destructors.cpp replaces it. The function uses no
+    // argument, because ThreadSanitizer passes none.
     using Register = int (*)(void (*)(void *), void *, void *);
     if (const auto add = reinterpret_cast<Register>(dlsym(RTLD_DEFAULT, "__cxa_atexit"))) {
-        add([](void * called) { reinterpret_cast<void (*)()>(called)(); }, reinterpret_cast<void *>(function), nullptr);
+        add([](void *) { end_all_work(); }, nullptr, nullptr);
     }
 #else
-    std::atexit(function);
+    std::atexit(end_all_work);
 #endif
 }
 
@@ -125,7 +126,7 @@ void end_work_at_exit() {
     constexpr int32_t n_first = 8;
     static std::atomic<int32_t> n_done{0};
     if (n_done < n_first && n_done.fetch_add(1) < n_first) {
-        call_at_exit(end_all_work);
+        add_end_of_work();
     }
 }
 
