@@ -22,6 +22,11 @@ def checkout_root() -> Path | None:
     return root if (root / "pyproject.toml").is_file() else None
 
 
+def import_folders() -> list[Path]:
+    """Return the folders in which Python searches for packages."""
+    return [Path(folder) for folder in sys.path]
+
+
 def header_path() -> Path:
     """Return the path of the library's C header, which includes ``eliza.h`` beside it."""
     header = Path("eliza") / "eliza_inference.h"

@@ -149,8 +149,9 @@ def find_library(
     """Return the path of the library to load.
 
     The search order is: `path`; the environment variable ``ELIZA_FFI_LIBRARY``; this package;
-    ``build/cpu`` of a source checkout; ``lib/`` of the model bundle, if the bundle is trusted. A
-    library can run any code, so load it only from a bundle whose author you trust.
+    ``build/cpu`` of a source checkout, or else an installed package; ``lib/`` of the model bundle,
+    if the bundle is trusted. A library can run any code, so load it only from a bundle whose author
+    you trust.
 
     Parameters
     ----------
@@ -213,6 +214,9 @@ def _candidates() -> Iterable[Path]:
     root = _resources.checkout_root()
     if root is not None:
         yield root / "build" / "cpu" / name
+        # A program in the root of a checkout imports the sources even if the package is installed.
+        installed = (each / "eliza_ffi" / "lib" / name for each in _resources.import_folders())
+        yield from filter(Path.is_file, installed)
 
 
 @functools.cache

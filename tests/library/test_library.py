@@ -31,11 +31,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     monkeypatch.delenv(LIBRARY_VARIABLE, raising=False)
     monkeypatch.setattr(_resources, "package_folders", lambda: [tmp_path / "package"])
     monkeypatch.setattr(_resources, "checkout_root", lambda: checkout)
+    monkeypatch.setattr(_resources, "import_folders", lambda: [checkout, tmp_path / "site"])
     return {
         "explicit": tmp_path / "explicit" / NAME,
         "variable": tmp_path / "variable" / NAME,
         "package": tmp_path / "package" / "lib" / NAME,
         "checkout": checkout / "build" / "cpu" / NAME,
+        "installed": tmp_path / "site" / "eliza_ffi" / "lib" / NAME,
         "bundle": tmp_path / "bundle" / "lib" / NAME,
     }
 
@@ -50,7 +52,7 @@ def test_places_are_searched_in_order(
     places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "bundle"
-    for name in ("bundle", "checkout", "package"):
+    for name in ("bundle", "installed", "checkout", "package"):
         touch(places[name])
         assert find_library(bundle=bundle, trust_bundle=True) == places[name]
     monkeypatch.setenv(LIBRARY_VARIABLE, str(touch(places["variable"])))
