@@ -264,7 +264,7 @@ def test_the_error_of_a_table_names_the_node_without_the_model(
 def test_an_interrupted_command_can_be_resumed_on_another_ray(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = write_table(tmp_path / "in.csv", 600)
+    table = write_table(tmp_path / "in.csv", 3000)
     output = tmp_path / "out.jsonl"
     command = ["decide", str(table), *COMMAND, *ALONE_HERE, "--output", str(output)]
     command += ["--ray", "local", "--workers", "2"]
@@ -283,6 +283,6 @@ def test_an_interrupted_command_can_be_resumed_on_another_ray(
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert (running.returncode, "interrupted; the rows decided so far" in said) == (130, True)
-    assert 50 <= n_decided(output) < 600
+    assert 50 <= n_decided(output) < 3000
     assert cli.main(command) == 0  # on the cluster of the tests
     assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")
