@@ -270,7 +270,7 @@ CASES = (
             Must.ANSWER,
             seconds=60,
         )
-        for how, more in (("own", ""), ("any", ", any tokenization"))
+        for how, more in (("canonical", ""), ("any", ", any tokenization"))
     ),
     Case("caches: 300 schemas", _many_automata, Must.ANSWER, seconds=60),
     Case("caches: 500 grammars", _many_grammars, Must.ANSWER, seconds=60),
