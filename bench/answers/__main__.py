@@ -49,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = stored(options.json) if options.json.is_file() else {"cells": []}
     if not options.render:
         before = {each["name"]: each["version"] for each in results.get("peers", ())}
-        peers = [
-            {"name": each.name, "version": each.version or before.get(each.name)}
-            for each in peers_used()
-        ]
+        known = {each.name: each.version or before.get(each.name) for each in peers_used()}
+        peers = [{"name": name, "version": each} for name, each in known.items() if each]
         results |= {"machine": machine_facts(), "peers": peers}
         for model in options.models:
             for seed in range(options.seeds):

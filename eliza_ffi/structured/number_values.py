@@ -94,10 +94,10 @@ def _with_any_integer(value: Any) -> dict[str, Any]:
 
 
 def without_exclusive_bounds(parts: Iterable[dict[str, Any]]) -> None:
-    """Replace exclusive bounds of numbers that are away from 0 by the next float, inclusive.
+    """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by inclusive ones.
 
-    Above an exclusive bound of 0, llguidance allows 0.5 but not 0.50: a model that has written 0.50
-    must write 0.501 or 0.50000000000000001 instead.
+    The new bound is the next number. Above an exclusive bound of 0, llguidance allows 0.5 but not
+    0.50, so a model that has written 0.50 must go on, for example to 0.501.
     """
     sides = (("Minimum", "Maximum", 1.0, max), ("Maximum", "Minimum", -1.0, min))
     for part in parts:
