@@ -2,9 +2,9 @@
 
     $ python -m bench.pictures
 
-Draws ``performance.svg`` and ``time-of-a-choice.svg`` in ``bench/results``, and writes the sentences
-below the pictures and the tables of docs/explanation/measurements.md. It measures nothing: run the
-other benchmarks first.
+Draws ``performance.svg`` and ``time-of-a-choice.svg`` in ``bench/results``. Writes the sentences
+below these pictures, and the tables of docs/explanation/measurements.md. It measures nothing: run
+the other benchmarks first.
 """
 
 from __future__ import annotations
