@@ -971,7 +971,7 @@ class CffiBinding:
         while True:
             out = self._ffi.from_buffer("float[]", values), values.size
             try:
-                self._call(name, doing, ctx, *given, *out, self._ffi.cast("void *", size))
+                self._call(name, doing, ctx, *given, *out, size)
             except InvalidArgumentError:
                 if n * size[0] <= values.size:
                     raise

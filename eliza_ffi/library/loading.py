@@ -90,7 +90,6 @@ C_TYPES = (
     "uint64_t *",
     "uint64_t[]",
     "uint8_t[]",
-    "void *",
 )
 """Every C type whose name this folder passes to cffi."""
 

@@ -115,7 +115,7 @@ class MarkedFormat:
         if self._type == "laya":
             return _changed(value, lambda text: text.replace(self._mark_text, " "))
         return _changed(
-            value, lambda text: re.sub("<<d1omni:", "<<d1omni ", _escaped(text)), _escaped
+            value, lambda text: _escaped(text).replace("<<d1omni:", "<<d1omni "), _escaped
         )
 
     def prompt(self, tokens: list[int], question: SystemoneQuestion) -> MarkedPrompt:

@@ -174,7 +174,7 @@ ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
  * n_positions * *out_dim, only *out_dim is written and the call returns ELIZA_ERR_INVALID_ARG. */
 ELIZA_API int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, uint64_t n,
                                                    const int32_t * positions, uint64_t n_positions, float * out,
-                                                   uint64_t cap, int32_t * out_dim, char ** err);
+                                                   uint64_t cap, int * out_dim, char ** err);
 
 /* Writes the log-probabilities of the tokens returned since the last call. Each token has 1 + n_top entries: the
  * token itself, then the n_top most probable tokens in descending order. A token of a span of labels has NaN and

@@ -219,7 +219,7 @@ int eliza_inference_token_embeddings_supported(void) { return 1; }
 
 int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, uint64_t n,
                                          const int32_t * positions, uint64_t n_positions, float * out, uint64_t cap,
-                                         int32_t * out_dim, char ** err) {
+                                         int * out_dim, char ** err) {
     return with_context(ctx, err, [&](InferenceContext & context) {
         require(tokens != nullptr || n == 0, "tokens is NULL");
         require(positions != nullptr || n_positions == 0, "positions is NULL");
