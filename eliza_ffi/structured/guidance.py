@@ -61,13 +61,14 @@ class GuidanceSource:
         self._matcher = matcher
         self._vocabulary = vocabulary
         self._numbers = numbers
+        self._unscanned = bytearray()  # the text that `numbers` has not read
 
     @property
     def has_ended(self) -> bool:
         """Whether the text must end here."""
         ended = bool(self._matcher.is_stopped())
-        if ended:  # also true if the matcher failed
-            self._check()
+        if ended and self._matcher.is_error():
+            raise self._failure()
         return ended
 
     @property
@@ -78,7 +79,8 @@ class GuidanceSource:
     def forced(self) -> list[int]:
         """Return the tokens that must follow, as the model's tokenizer splits the text."""
         if not self._matcher.compute_ff_bytes():
-            self._check()
+            if self._matcher.is_error():
+                raise self._failure()
             return []  # no bytes are forced, and checking bytes is faster than computing tokens
         tokens: list[int] = self._matcher.compute_ff_tokens()
         return tokens
@@ -87,8 +89,9 @@ class GuidanceSource:
         """Return the mask of allowed tokens, one bit each. Releases the GIL meanwhile."""
         mask = np.zeros(self._vocabulary.n_words, np.uint32)
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-        self._check()
-        return mask if self._numbers is None else self._numbers.restricted(mask)
+        if self._matcher.is_error():
+            raise self._failure()
+        return mask if self._numbers is None else self._read_numbers().restricted(mask)
 
     def accept(self, token: int) -> None:
         """Append a token to the text."""
@@ -98,20 +101,26 @@ class GuidanceSource:
             check_whole("token", token, 0)
             raise
         if not is_expected:
-            self._check()
+            if self._matcher.is_error():
+                raise self._failure()
             raise NativeFaultError(f"llguidance rejected token {token}")
         if self._numbers is not None:
-            self._numbers.push(self._vocabulary.texts[token])
+            self._unscanned += self._vocabulary.texts[token]
 
-    def _check(self) -> None:
-        if not self._matcher.is_error():
-            return
+    def _read_numbers(self) -> NumberLimit:
+        """Return the digit limit after all of the text."""
+        assert self._numbers is not None
+        self._numbers.push(bytes(self._unscanned))
+        self._unscanned.clear()
+        return self._numbers
+
+    def _failure(self) -> ElizaError:
         said, _, state = self._matcher.get_error().partition("<state>")
         said = said.strip()
         is_rejected = "doesn't satisfy the grammar" in said  # about a token
         if not is_rejected and any(reason in state for reason in TOO_COMPLEX):
-            raise InvalidArgumentError(f"the shape of the answer is too complex: {said}")
-        raise NativeFaultError(f"llguidance failed: {said}")
+            return InvalidArgumentError(f"the shape of the answer is too complex: {said}")
+        return NativeFaultError(f"llguidance failed: {said}")
 
     def ending(self) -> list[int] | None:
         """Append a short ending to the text, and return its tokens; None if none was found.
@@ -131,7 +140,7 @@ class GuidanceSource:
 
     def _closing_token(self) -> int:
         mask = self.mask()
-        in_string = self._numbers is not None and self._numbers.in_string
+        in_string = self._numbers is not None and self._read_numbers().in_string
         for text in CLOSING_IN_STRING if in_string else CLOSING:
             token = self._vocabulary.token_of.get(text)
             if token is not None and mask[token // 32] >> np.uint32(token % 32) & 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -12,6 +13,9 @@ from ..errors import InvalidArgumentError
 LONGEST_INTEGER = 4000
 """The length up to which an integer is read as an ``int``. Longer integers are read as floats,
 because Python's ``int`` rejects more than 4,300 digits. JavaScript reads all numbers as floats."""
+
+_IN_STRING = re.compile(r'["\\]')
+_OUTSIDE = re.compile(r'["\[\]{}]')
 
 
 def json_text(value: Any) -> str:
@@ -74,19 +78,33 @@ class JsonScanner:
     escape: str = ""
     depth: int = 0
 
-    def push(self, text: str) -> None:
-        """Append text."""
-        for char in text:
+    def push(self, text: str) -> int:
+        """Append text. Return the index after the first string, array or object that is closed and
+        is in no other one; -1 if the text closes none.
+        """
+        end, at = -1, 0
+        while at < len(text):
             if self.escape:
-                self.escape += char
-                if self.escape[1] != "u" or len(self.escape) == 6:
+                size = (6 if (self.escape + text[at])[1] == "u" else 2) - len(self.escape)
+                self.escape += text[at : at + size]
+                at += size
+                if at <= len(text):
                     self.escape = ""
-            elif char == '"':
-                self.in_string = not self.in_string
-            elif not self.in_string:
-                self.depth += (char in "[{") - (char in "]}")
-            elif char == "\\":
+                continue
+            found = (_IN_STRING if self.in_string else _OUTSIDE).search(text, at)
+            if found is None:
+                break
+            char, at = found.group(), found.end()
+            if char == "\\":
                 self.escape = char
+                continue
+            if char == '"':
+                self.in_string = not self.in_string
+            else:
+                self.depth += 1 if char in "[{" else -1
+            if end < 0 and not self.depth and not self.in_string:
+                end = at
+        return end
 
 
 def _integer(digits: str) -> int | float:

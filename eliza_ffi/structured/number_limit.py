@@ -26,6 +26,8 @@ MOST_EXPONENT_DIGITS = 2
 
 _DIGITS = b"0123456789"
 _RUN = re.compile(rb"[0-9.]*")
+_NUMBER_AT_END = re.compile(r"[0-9.eE+-]+\Z")
+_NUMBER = re.compile(r"(?P<digits>[0-9.]+)[+-]*([eE][+-]*(?P<exponent>[0-9.]*))?\Z")
 _NUMBERS = frozenset(
     ("const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
 )
@@ -85,18 +87,11 @@ class NumberLimit:
         self._tokens = tokens
         self._most = most
         self._after = tuple(after)
-        self._seen = b""  # the most recent text outside JSON values
-        self._begin() if b"" in self._after else self._end()
-
-    def _begin(self) -> None:
-        """Begin a JSON value."""
-        self._is_json, self._seen = True, b""
+        self._is_whole = b"" in self._after
+        self._longest = max(map(len, self._after), default=1)
+        self._is_json = self._is_whole
         self._scanner = JsonScanner()
-        self._in_exponent, self._n_digits = False, 0
-
-    def _end(self) -> None:
-        self._begin()
-        self._is_json = False
+        self._end = ""  # of the text: outside JSON as long as `_longest`, otherwise its last number
 
     @property
     def in_string(self) -> bool:
@@ -105,33 +100,40 @@ class NumberLimit:
 
     def push(self, text: bytes) -> None:
         """Append text."""
-        for byte in text:
+        plain = text.decode("latin-1")
+        if self._is_whole and plain:
+            self._push(plain)
+            return
+        for char in plain:  # because a JSON value may begin or end within a token
             if self._is_json:
-                self._push(byte)
+                self._push(char)
+                scanner = self._scanner
+                if not scanner.in_string and scanner.depth <= 0 and not self._end:
+                    self._is_json = False
             else:
-                self._seen = (self._seen + bytes((byte,)))[-max(map(len, self._after), default=1) :]
-                if self._seen.endswith(self._after):
-                    self._begin()
+                self._end = (self._end + char)[-self._longest :]
+                if self._end.encode("latin-1").endswith(self._after):
+                    self._is_json, self._scanner, self._end = True, JsonScanner(), ""
 
-    def _push(self, byte: int) -> None:
+    def _push(self, text: str) -> None:
+        """Append text of a JSON value."""
         was_in_string = self._scanner.in_string
-        self._scanner.push(chr(byte))
-        if was_in_string:
-            pass
-        elif byte in b"0123456789.":
-            self._n_digits += 1
-        elif byte in b"eE" and self._n_digits:
-            self._in_exponent, self._n_digits = True, 0
-        elif byte not in b"+-":
-            self._in_exponent, self._n_digits = False, 0
-        is_open = self.in_string or self._scanner.depth > 0 or byte in b"0123456789.eE+-"
-        if not is_open and b"" not in self._after:
-            self._end()
+        self._scanner.push(text)
+        if self._scanner.in_string:
+            self._end = ""
+            return
+        begin = text.rfind('"') + 1
+        before = "" if begin or was_in_string else self._end
+        found = _NUMBER_AT_END.search(before + text[begin:])
+        self._end = "" if found is None else found.group()
 
     def restricted(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Remove the tokens that would make a number too long from a mask."""
-        if self._in_exponent:
-            return self._tokens.keep_short(mask, MOST_EXPONENT_DIGITS - self._n_digits)
-        if self._n_digits == 0:
+        number = _NUMBER.search(self._end) if self._is_json and self._end else None
+        if number is None:
             return mask
-        return self._tokens.keep_short(mask, self._most - self._n_digits)
+        if number["exponent"] is not None:
+            room = MOST_EXPONENT_DIGITS - len(number["exponent"])
+        else:
+            room = self._most - len(number["digits"])
+        return self._tokens.keep_short(mask, room)

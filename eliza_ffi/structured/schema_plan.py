@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ..errors import InvalidArgumentError
 from .json_text import JsonScanner, json_text, read_json
@@ -55,11 +55,14 @@ _TYPE_NAMES: dict[type, tuple[str, ...]] = {
     type(None): ("null",),
 }
 _SCALAR = frozenset(b"-+.0123456789" + string.ascii_letters.encode())
+_AFTER_SCALAR = re.compile(rb"[^-+.0-9A-Za-z]")
 _ESCAPED = re.compile(r'\\[^"\\]|\x7f')
 _SPELLED_ONE_WAY = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 
 T = TypeVar("T")
-Steps = Generator["PlannedChoice | None", None, None]
+Steps: TypeAlias = "Generator[Steps | PlannedChoice | None, Any, Any]"
+"""Reads a value: yields the reader of a part of it, and receives the result of this reader; the
+choice that comes next; or None if more text must be written first."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,11 @@ class SchemaPlan:
         self.after = after
         self._lock = threading.RLock()
         # By the identity of a part.
+        self._forms: dict[int, _Form] = {}
         self._labels: dict[int, list[Label] | None] = {}
         self._alternatives: dict[int, list[tuple[str, Any]] | None] = {}
         self._is_impossible: dict[int, bool] = {}
+        self._fields: dict[tuple[int, int, int, str], list[Label]] = {}
 
     def start(self) -> PlanReader:
         """Return the reader of a new answer."""
@@ -143,6 +148,25 @@ class SchemaPlan:
                 return True
             part = reference_target(self.root, reference)
         return True
+
+    def form(self, part: Any) -> _Form:
+        """Return how the values of a part of the schema are read."""
+        found = self._forms.get(id(part))
+        if found is None:
+            found = self._forms[id(part)] = self._found_form(part)
+        return found
+
+    def _found_form(self, part: Any) -> _Form:
+        whole = self.resolved(part)
+        if not isinstance(whole, Mapping):
+            return _Form(part, whole)
+        labels, alternatives = self.labels(whole), None
+        if not labels:
+            alternatives = self.alternatives(whole)
+        is_choice = bool(labels) or alternatives is not None
+        is_object = not is_choice and _is_simple_object(whole)
+        is_array = not is_choice and not is_object and _is_simple_array(whole)
+        return _Form(part, whole, labels or (), alternatives, is_object, is_array)
 
     def labels(self, part: Any) -> list[Label] | None:
         """Return the values of a resolved schema that lists them; None if it does not."""
@@ -255,6 +279,15 @@ class SchemaPlan:
         after the first quote of its name, and has the value True. `n_written` is the number of
         fields in the object so far.
         """
+        n_written = min(n_written, max(part.get("minProperties", 0), 1))  # more make no difference
+        key = id(part), index, n_written, following
+        if key not in self._fields:
+            self._fields[key] = self._found_fields(part, index, n_written, following)
+        return self._fields[key]
+
+    def _found_fields(
+        self, part: Mapping[str, Any], index: int, n_written: int, following: str
+    ) -> list[Label]:
         before = self.comma if n_written else "{"
         required, least = part.get("required", ()), part.get("minProperties", 0)
         names = list(part.get("properties", {}))
@@ -326,6 +359,21 @@ class SchemaPlan:
         return self.opening(part) or ('"' if is_text else "")
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the values of a part of a schema are read: at most one of the last four is set.
+
+    `part` is kept because forms are found by its identity, and `whole` is its definition.
+    """
+
+    part: Any
+    whole: Any
+    labels: Sequence[Label] = ()
+    alternatives: Sequence[tuple[str, Any]] | None = None
+    is_object: bool = False
+    is_array: bool = False
+
+
 class _LostError(Exception):
     """The text does not match what the reader expects, or a limit is reached."""
 
@@ -342,6 +390,10 @@ class PlanReader:
         The fixed text that comes next and has not been written yet.
     is_over : bool
         Whether the answer is complete after `fixed`.
+    is_at_choice : bool
+        Whether nothing of the choice is written, and `fixed` begins with a whole character.
+    is_at_end : bool
+        Whether only `fixed` is missing, and it begins with a whole character.
     """
 
     def __init__(self, plan: SchemaPlan) -> None:
@@ -354,22 +406,9 @@ class PlanReader:
         self._name_at = 0  # where the name of the next field begins, if it is free
         self._used: list[bytes] = []  # the names that this field cannot have, as JSON
         self._chosen: int | None = None
-        self._steps: Steps | None = self._answer()
+        # The values that are being read, innermost last. The reader resumes only the innermost.
+        self._open: list[Steps] = [self._answer()]
         self._resume()
-
-    @property
-    def is_at_choice(self) -> bool:
-        """Whether nothing of the choice is written, and `fixed` begins with a whole character."""
-        return self.choice is not None and not self.beyond and self._begins_whole
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether only `fixed` is missing, and it begins with a whole character."""
-        return self.is_over and self._begins_whole
-
-    @property
-    def _begins_whole(self) -> bool:
-        return not self.fixed or self.fixed[0] & 0xC0 != 0x80
 
     @property
     def beyond(self) -> bytes:
@@ -379,7 +418,9 @@ class PlanReader:
     @property
     def repeats(self) -> list[bytes]:
         """The texts that would end the name of a field which the object already has."""
-        begun = bytes(self._text[self._name_at :]) if self._used else b""
+        if not self._used:
+            return []
+        begun = bytes(self._text[self._name_at :])
         return [name[len(begun) :] for name in self._used if name.startswith(begun)]
 
     def push(self, data: bytes) -> None:
@@ -388,10 +429,12 @@ class PlanReader:
         n = min(len(data), len(self.fixed))
         if self.fixed[:n] != data[:n]:
             self._give_up()
-            return
-        self.fixed = self.fixed[n:]
-        if not self.fixed:
+        else:
+            self.fixed = self.fixed[n:]
+        if self._open and not self.fixed:
             self._resume()
+        elif self.choice is not None or self.is_over:
+            self._look()
 
     def choose(self, index: int) -> None:
         """Replace `beyond` by `fixed` and the scored text of a label of `choice`."""
@@ -405,18 +448,41 @@ class PlanReader:
         self._resume()
 
     def _resume(self) -> None:
-        if self._steps is None:
-            return
+        """Read as far as possible."""
+        result = None
         try:
-            self.choice = next(self._steps)
-        except StopIteration:
-            self.choice, self._steps, self.is_over = None, None, True
+            while self._open:
+                try:
+                    step = self._open[-1].send(result)
+                except StopIteration as end:
+                    del self._open[-1]
+                    result = end.value
+                    continue
+                result = None
+                if step is None or isinstance(step, PlannedChoice):
+                    self.choice = step
+                    break
+                self._open.append(step)
+            else:
+                self.choice, self.is_over = None, True
         except (_LostError, RecursionError):
             self._give_up()
+        self.is_at_choice = self.is_at_end = False
+        if self.choice is not None or self.is_over:
+            self._look()
 
     def _give_up(self) -> None:
         """Treat the rest of the answer as free."""
-        self.choice, self._steps, self.fixed = None, None, b""
+        self.choice, self.fixed = None, b""
+        self.is_at_choice = False
+        self._open.clear()
+
+    def _look(self) -> None:
+        """Find out whether the answer is at a choice or at its end."""
+        begins_whole = not self.fixed or self.fixed[0] & 0xC0 != 0x80
+        nothing_beyond = len(self._text) <= self._at
+        self.is_at_choice = self.choice is not None and nothing_beyond and begins_whole
+        self.is_at_end = self.is_over and begins_whole
 
     # ---- texts -----------------------------------------------------------------------------------
 
@@ -431,28 +497,20 @@ class PlanReader:
             raise _LostError
         self._at += len(data)
 
-    def _peek(self) -> Generator[None, None, int]:
-        """Return the next byte, as soon as it is written."""
-        while len(self._text) <= self._at:
-            yield None
-        return self._text[self._at]
-
-    def _one_of(
-        self, path: str, labels: Sequence[Label], is_value: bool = False
-    ) -> Generator[PlannedChoice | None, None, Label]:
+    def _one_of(self, path: str, labels: Sequence[Label], is_value: bool = False) -> Steps:
         """Read one of the labels, and return it."""
         if len(labels) == 1:
             self._expect(labels[0].text)
             return labels[0]
         yield PlannedChoice(path, tuple(labels), is_value)
         if self._chosen is None:
-            found = yield from self._written_of(labels)
+            found = yield self._written_of(labels)
         else:
             found, self._chosen = labels[self._chosen], None
         self._at += len(found.text.encode())
         return found
 
-    def _written_of(self, labels: Sequence[Label]) -> Generator[None, None, Label]:
+    def _written_of(self, labels: Sequence[Label]) -> Steps:
         """Return the label that is written without a choice."""
         while True:
             beyond = self.beyond
@@ -467,82 +525,92 @@ class PlanReader:
             raise _LostError
         return max(written, key=lambda label: len(label.text))
 
-    def _free(self) -> Generator[None, None, bytes]:
+    def _free(self) -> Steps:
         """Read a value of any kind, and return it.
 
         A number or a word ends where other text begins.
         """
-        begin, scanner, in_scalar = self._at, JsonScanner(), False
+        begin = self._at
+        while len(self._text) <= begin:
+            yield None
+        scanner = None if self._text[begin] in _SCALAR else JsonScanner()
         while True:
-            byte = yield from self._peek()
-            if in_scalar and byte not in _SCALAR:
-                break
-            was_in_string = scanner.in_string
-            scanner.push(chr(byte))
-            self._at += 1
-            if scanner.depth == 0 and not scanner.in_string:
-                in_scalar = byte in _SCALAR
-                if was_in_string or byte in b"]}":
-                    break
-        return bytes(self._text[begin : self._at])
+            if scanner is None:
+                found = _AFTER_SCALAR.search(self._text, self._at)
+                end = -1 if found is None else found.start()
+            else:
+                end = scanner.push(self._text[self._at :].decode("latin-1"))
+                end += self._at if end >= 0 else 0
+            if end >= 0:
+                self._at = end
+                return bytes(self._text[begin:end])
+            self._at = len(self._text)
+            yield None
 
     # ---- values ----------------------------------------------------------------------------------
 
     def _answer(self) -> Steps:
         self._expect(self._plan.before)
-        yield from self._value(self._plan.root, "", self._plan.after)
+        yield self._value(self._plan.root, "", self._plan.after)
         self._expect(self._plan.after)
 
     def _value(self, part: Any, path: str, following: str) -> Steps:
         """Read a value. `following` is the fixed text after it, as far as it is known."""
-        part = self._plan.resolved(part)
-        if not isinstance(part, Mapping):
-            yield from self._free()
-        elif labels := self._plan.labels(part):
-            yield from self._one_of(path, labels, is_value=True)
-        elif (alternatives := self._plan.alternatives(part)) is not None:
-            openings = [Label(text, text, text) for text, _ in alternatives]
-            found = yield from self._one_of(f"{path}?", openings)
-            self._at -= len(found.text.encode())
-            yield from self._value(dict(alternatives)[found.text], path, following)
-        elif _is_simple_object(part):
-            yield from self._object(part, path, following)
-        elif _is_simple_array(part):
-            yield from self._array(part, path, following)
-        else:
-            yield from self._free()
+        form = self._plan.form(part)
+        if form.labels:
+            return self._one_of(path, form.labels, is_value=True)
+        if form.alternatives is not None:
+            return self._alternative(form.alternatives, path, following)
+        if form.is_object:
+            return self._object(form.whole, path, following)
+        return self._array(form.whole, path, following) if form.is_array else self._free()
+
+    def _alternative(
+        self, alternatives: Sequence[tuple[str, Any]], path: str, following: str
+    ) -> Steps:
+        openings = [Label(text, text, text) for text, _ in alternatives]
+        found = yield self._one_of(f"{path}?", openings)
+        self._at -= len(found.text.encode())
+        yield self._value(dict(alternatives)[found.text], path, following)
 
     def _object(self, part: Mapping[str, Any], path: str, following: str) -> Steps:
         fields: Mapping[str, Any] = part.get("properties", {})
         names = list(fields)
         others = part.get("additionalProperties", True)
         index, n, used = 0, 0, list[bytes]()
+        prefix = f"{path}." if path else ""
+        labels = self._plan.fields_at(part, index, n, following)
         while True:
-            labels = self._plan.fields_at(part, index, n, following)
-            name = names[index] if index < len(names) else str(n)
-            found = yield from self._one_of(f"{_joined(path, name)}?", labels)
+            if len(labels) == 1:
+                found = labels[0]
+                self._expect(found.text)
+            else:
+                name = names[index] if index < len(names) else str(n)
+                found = yield self._one_of(f"{prefix}{name}?", labels)
             name = found.value
             if name is None:
                 return
             if name is True:
                 self._at -= 1  # its quote
                 self._name_at, self._used = self._at, used
-                name = read_json((yield from self._free()).decode())
+                name = read_json((yield self._free()).decode())
                 self._used = []
                 self._expect(self._plan.colon)
             index = names.index(name) + 1 if name in names[index:] else len(names)
             n += 1
-            used.append(json_text(name).encode())
-            after = self._plan.fields_at(part, index, n, following)
-            only = after[0].certain if len(after) == 1 else ""
-            yield from self._value(fields.get(name, others), _joined(path, name), only)
+            if others is not False:
+                used.append(json_text(name).encode())
+            labels = self._plan.fields_at(part, index, n, following)
+            only = labels[0].certain if len(labels) == 1 else ""
+            yield self._value(fields.get(name, others), prefix + name, only)
 
     def _array(self, part: Mapping[str, Any], path: str, following: str) -> Steps:
         least, n, before = part.get("minItems", 0), 0, ""
+        prefix = f"{path}." if path else ""
         end = Label("]", _shortened("]" + following), False)
         self._expect("[")
         while True:
-            item, item_path = _item(part, n), _joined(path, str(n))
+            item, item_path = _item(part, n), f"{prefix}{n}"
             if item is not None and n >= least and self._plan.is_impossible(item):
                 item = None
             begins = before + self._plan.first_text(item)
@@ -550,16 +618,17 @@ class PlanReader:
                 found = end
                 self._expect(end.text)
             elif n < least:
-                found = yield from self._one_of("", [Label(before, before, True)])
+                found = Label(before, before, True)
+                self._expect(before)
             elif begins:
-                found = yield from self._one_of(f"{item_path}?", [Label(before, begins, True), end])
+                found = yield self._one_of(f"{item_path}?", [Label(before, begins, True), end])
             else:  # the first item begins in several ways
-                found = yield from self._written_of([Label("", "", True), end])
+                found = yield self._written_of([Label("", "", True), end])
                 self._at += len(found.text)
             if not found.value:
                 return
             n, before = n + 1, self._plan.comma
-            yield from self._value(item, item_path, "")
+            yield self._value(item, item_path, "")
 
 
 @functools.lru_cache(maxsize=128)
@@ -594,10 +663,6 @@ def _as_written(value: Any) -> Any:
 
 def _shortened(text: str) -> str:
     return text[:LONGEST_FOLLOWING]
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:

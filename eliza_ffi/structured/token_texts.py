@@ -145,12 +145,12 @@ class TokenTexts:
         found = itertools.takewhile(lambda entry: entry[0].startswith(beginning), following)
         return [token for _, token in found]
 
-    @property
+    @lazy_property
     def n_vocab(self) -> int:
         """The number of tokens."""
         return len(self.texts)
 
-    @property
+    @lazy_property
     def n_words(self) -> int:
         """The number of 32-bit words in a token mask."""
         return (self.n_vocab + 31) // 32
