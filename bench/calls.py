@@ -3,19 +3,26 @@
     python -m bench.calls
 
 The embedded model answers each request a few times before it is counted, so that what is computed
-once per process does not count. A generator counts each time it goes on.
+once per process does not count. A generator counts each time it goes on. The calls of all threads
+count. A served request is passed to the application in this process, without a connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import httpx
+
 import eliza_ffi
-from eliza_ffi import Choice, Model
+from eliza_ffi import AsyncModel, Choice, Model
+from eliza_ffi.serve.app import make_app
+from eliza_ffi.serve.settings import ServeSettings
 
 PACKAGE = str(Path(eliza_ffi.__file__).parent)
 REPEATS = 3
@@ -46,6 +53,9 @@ def tool(name: str) -> dict[str, Any]:
 
 def requests(model: Model) -> dict[str, Callable[[], Any]]:
     """Return the requests by their names."""
+    post = served(model)
+    chat: dict[str, Any] = {"messages": MESSAGES, "max_tokens": 8, "seed": 1}
+    tools = {"tools": [tool("close"), tool("open")], "tool_choice": "required"}
     return {
         "choose between two labels": lambda: model.choose("Open?", ["yes", "no"]),
         "decide two questions": lambda: model.decide("It crashes.", QUESTIONS),
@@ -54,6 +64,9 @@ def requests(model: Model) -> dict[str, Callable[[], Any]]:
             MESSAGES, [tool("close"), tool("open")], "required"
         ),
         "generate eight tokens": lambda: model.generate("Once", 8),
+        "served chat": post("/v1/chat/completions", chat),
+        "served streamed chat": post("/v1/chat/completions", {**chat, "stream": True}),
+        "served tool call": post("/v1/chat/completions", {"messages": MESSAGES, **tools}),
     }
 
 
@@ -74,31 +87,52 @@ class CountingLibrary:
         return call
 
 
-def count(request: Callable[[], Any]) -> int:
-    """Return how many Python calls inside the package a request makes."""
-    n_calls = 0
+def served(model: Model) -> Callable[[str, dict[str, Any]], Callable[[], Any]]:
+    """Return a function that makes a request to a server of the model."""
+    app = make_app(AsyncModel.of(model), ServeSettings("embedded"))
+    loop = asyncio.new_event_loop()
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal n_calls
-        n_calls += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
+    def request(path: str, body: dict[str, Any]) -> Callable[[], Any]:
+        def send() -> None:
+            loop.run_until_complete(client.post(path, json=body)).raise_for_status()
 
-    sys.setprofile(note)
-    try:
-        request()
-    finally:
-        sys.setprofile(None)
-    return n_calls
+        return send
+
+    return request
+
+
+class PythonCalls:
+    """Counts the calls of functions of the package in all threads that start later."""
+
+    def __init__(self) -> None:
+        self._n_calls = 0
+        threading.setprofile(self._note)
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        self._n_calls += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
+
+    def of(self, request: Callable[[], Any]) -> int:
+        """Return how many Python calls inside the package a request makes."""
+        self._n_calls = 0
+        sys.setprofile(self._note)
+        try:
+            request()
+        finally:
+            sys.setprofile(None)
+        return self._n_calls
 
 
 def main() -> None:
     """Print a line for each request."""
+    calls = PythonCalls()
     with Model(n_threads=1) as model:
         binding = model.session.binding
         library = CountingLibrary(binding._lib)
         for name, request in requests(model).items():
             for _ in range(REPEATS):
                 request()
-            n_python = count(request)
+            n_python = calls.of(request)
             kept, library.n_calls = binding._lib, 0
             binding._lib = binding.library.lib = library
             binding._functions.clear()

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import count
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import NotRequired, TypedDict
 
 from ..checks import short_repr
 from ..session.requests import ReasoningPiece, TextPiece, TokenLogprob
-from ..session.thinking import written_reasoning
-from ..session.tool_calls import CallPiece, ToolCall, conversation_tokens
+from ..session.tool_calls import CallPiece, ToolCall
 from .decisions import ReasoningTokens, RefusalPart
 from .endpoint import Endpoint, HandlerResult, RequestContext
 from .http_error import invalid
 from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
-from .text import (
-    Answer,
-    AnswerRequest,
-    ExactLabels,
-    Limit,
-    Step,
-    ToolUse,
-    all_answers,
-    chunks,
-    usage_of,
-)
+from .text import Answer, AnswerRequest, Step, Talk, all_answers, chunks, usage_of
 from .text_fields import (
     JSON_OBJECT,
     CallArguments,
     CompletionFields,
     JsonSchema,
+    Limit,
     MaxTokens,
     TextFields,
     check_stream_options,
@@ -93,6 +82,26 @@ class ChatMessage(Body):
     annotations: NoEffect
     probabilities: NoEffect
 
+    def written(self) -> dict[str, Any]:
+        """Return the message as chat templates expect it."""
+        content: Any = self.content
+        if isinstance(content, list):
+            texts = [each.text if each.type == "text" else each.refusal for each in content]
+            content = [{"type": "text", "text": text} for text in texts]
+        calls = [each.model_dump(exclude={"index"}) for each in self.tool_calls or ()]
+        if content is None:
+            content = self.refusal or (None if calls else "")
+        reasoning = self.reasoning_content
+        optional = {
+            "tool_calls": calls or None,
+            "name": self.name,
+            "tool_call_id": self.tool_call_id,
+            "reasoning_content": self.reasoning if reasoning is None else reasoning,
+        }
+        role = "system" if self.role == "developer" else self.role  # templates lack developer
+        more = {name: value for name, value in optional.items() if value is not None}
+        return {"role": role, "content": content, **more}
+
 
 class FunctionName(Body):
     name: str
@@ -137,14 +146,12 @@ class JsonSchemaFormat(Body):
     json_schema: NamedSchema
 
 
-def format_limit(
-    format: TextFormat | JsonObjectFormat | JsonSchemaFormat | NamedSchema | None,
-) -> Limit | None:
+def format_limit(format: Any) -> Limit | None:
     """Return the limit on the answer for a format."""
     if isinstance(format, JsonObjectFormat):
         return format.json_schema or JSON_OBJECT
     if isinstance(format, JsonSchemaFormat):
-        return format.json_schema.json_schema
+        format = format.json_schema
     return format.json_schema if isinstance(format, NamedSchema) else None
 
 
@@ -164,9 +171,14 @@ class ChatRequest(CompletionFields, ConversationFields):
     max_tokens: MaxTokens | None = None
     max_completion_tokens: MaxTokens | None = None
     logprobs: bool | None = None
-    response_format: Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, BY_TYPE] | None = (
-        None
-    )
+    response_format: (
+        Annotated[
+            TextFormat | JsonObjectFormat | JsonSchemaFormat,
+            BY_TYPE,
+            AfterValidator(format_limit),
+        ]
+        | None
+    ) = None
     tools: list[FunctionTool] | None = None
     tool_choice: StringOrObject[Literal["auto", "none", "required"], NamedFunction] | None = None
     reasoning_effort: Effort | None = Field(
@@ -271,32 +283,32 @@ async def _chat(request: ChatRequest, context: RequestContext) -> HandlerResult:
         raise invalid("top_logprobs", "this field needs logprobs: true")
     check_stream_options(request.stream_options, request.stream)
     named = request.tool_choice
-    answer_request = await conversation_request(
-        context,
+    answers_request = conversation_request(
         request,
-        [_message(each) for each in request.messages],
-        limited=request.limit(response_format=format_limit(request.response_format)),
+        [each.written() for each in request.messages],
+        limited=request.limit(response_format=request.response_format),
         tools=request.tools or (),
         tool_choice=named.model_dump() if isinstance(named, NamedFunction) else named,
         effort=request.reasoning_effort,
-        max_tokens=request.max_completion_tokens or request.max_tokens,
-        length_field="max_completion_tokens" if request.max_completion_tokens else "max_tokens",
-        has_logprobs=bool(request.logprobs),
-        stop=request.stops,
         ending=request.ending(),
+        has_logprobs=bool(request.logprobs),
+        n=request.n or 1,
+        max_tokens=request.max_completion_tokens or request.max_tokens or 0,
+        length_field="max_completion_tokens" if request.max_completion_tokens else "max_tokens",
+        stop=request.stops,
     )
-    requests = request.several(answer_request)
-    n = len(requests)
     if request.stream:
         head = context.head("chatcmpl", "chat.completion.chunk")
-        return await chunks(context, requests, head, _Deltas().of, n, request.with_usage)
-    answers = await all_answers(context, requests)
-    head = context.head("chatcmpl", "chat.completion")
-    return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers, n)}
+        return await chunks(context, answers_request, head, _Deltas().of, request.with_usage)
+    answers = await all_answers(context, answers_request)
+    return {
+        **context.head("chatcmpl", "chat.completion"),
+        "choices": [*map(_choice, answers, count())],
+        "usage": usage_of(answers, answers_request.n),
+    }
 
 
-async def conversation_request(
-    context: RequestContext,
+def conversation_request(
     request: ConversationFields,
     messages: list[dict[str, Any]],
     *,
@@ -304,17 +316,14 @@ async def conversation_request(
     tools: Sequence[Body],
     tool_choice: str | dict[str, Any] | None,
     effort: Effort | None,
-    max_tokens: int | None,
-    length_field: str,
     has_logprobs: bool,
-    stop: tuple[str, ...] = (),
     ending: Mapping[str, bool] | None = None,
+    **more: Any,
 ) -> AnswerRequest:
-    """Return the request for an answer to a conversation.
+    """Return the request for answers to a conversation.
 
-    `messages` are as chat templates expect them, `tool_choice` may name a tool in OpenAI's form,
-    and `ending` has more arguments of :func:`~eliza_ffi.session.tool_calls.conversation_tokens`. An
-    HTTPError names settings that cannot be combined.
+    The arguments are as in :class:`Talk` and :class:`AnswerRequest`. An HTTPError names settings
+    that cannot be combined.
     """
     limit_field, limit = limited
     has_tools = bool(tools) and tool_choice != "none"
@@ -326,57 +335,27 @@ async def conversation_request(
     if named is not None and named not in names:
         expected = f"expected the name of a tool ({', '.join(names):.200})"
         raise invalid("tool_choice", f"{expected}, got {short_repr(named)}")
-    if isinstance(limit, ExactLabels) and has_tools:
+    if isinstance(limit, tuple) and has_tools:
         raise invalid("tools", "tools cannot be combined with an exact choice; leave one out")
-    if has_logprobs and (has_tools or isinstance(limit, ExactLabels)):
+    if has_logprobs and (has_tools or isinstance(limit, tuple)):
         raise invalid("logprobs", "not supported with tools or choices, which have `probabilities`")
     if has_tools and ending:
         raise invalid(next(iter(ending)), "not supported with tools; set tool_choice to none")
-    variables = template_variables(request.chat_template_kwargs or {}, effort)
-    session = context.model.session
-    tokens: Sequence[int] = ()
-    use = reasoning = None
-    if has_tools:
-        is_parallel = request.parallel_tool_calls is not False
-        use = ToolUse(messages, variables, listed, tool_choice or "auto", is_parallel)
-    else:
-        write = partial(conversation_tokens, session, messages, variables, **(ending or {}))
-        tokens = await session.helpers.run(write)
-    is_free = limit is None and not has_tools
-    if is_free:
-        reasoning = await session.helpers.run(written_reasoning, session, tokens)
     return AnswerRequest(
-        tokens,
-        max_tokens=max_tokens or 0,
-        sampling=request.sampling(1.0 if is_free else 0.0),
-        stop=stop,
+        talk=Talk(
+            messages,
+            template_variables(request.chat_template_kwargs or {}, effort),
+            ending or {},
+            listed if has_tools else [],
+            tool_choice or "auto",
+            request.parallel_tool_calls is not False,
+        ),
+        sampling=request.sampling(1.0 if limit is None and not has_tools else 0.0),
         logprobs=(request.top_logprobs or 0) if has_logprobs else None,
         limit=limit,
         limit_field=limit_field,
-        length_field=length_field,
-        tools=use,
-        reasoning=reasoning,
+        **more,
     )
-
-
-def _message(message: ChatMessage) -> dict[str, Any]:
-    content: Any = message.content
-    if isinstance(content, list):
-        texts = [part.text if isinstance(part, ChatTextPart) else part.refusal for part in content]
-        content = [{"type": "text", "text": text} for text in texts]
-    calls = [each.model_dump(exclude={"index"}) for each in message.tool_calls or ()]
-    if content is None:
-        content = message.refusal or (None if calls else "")
-    reasoning = message.reasoning_content
-    optional = {
-        "tool_calls": calls or None,
-        "name": message.name,
-        "tool_call_id": message.tool_call_id,
-        "reasoning_content": message.reasoning if reasoning is None else reasoning,
-    }
-    role = "system" if message.role == "developer" else message.role  # templates lack developer
-    more = {name: value for name, value in optional.items() if value is not None}
-    return {"role": role, "content": content, **more}
 
 
 def template_variables(variables: dict[str, Any], effort: Effort | None) -> dict[str, Any]:

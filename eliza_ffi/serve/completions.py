@@ -15,13 +15,14 @@ from pydantic import Discriminator, Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
 from ..errors import InvalidArgumentError
-from ..session.requests import TextPiece, TokenLogprob, prompt_tokens
+from ..session.requests import prompt_tokens
+from ..session.requests import TextPiece, TokenLogprob
 from ..session.session import Session
 from .chat import ChatUsage
 from .endpoint import Endpoint, HandlerResult, RequestContext
 from .http_error import invalid
 from .request_body import Body, NoEffect
-from .text import Answer, AnswerRequest, ExactLabels, Step, all_answers, chunks, usage_of
+from .text import Answer, AnswerRequest, Step, all_answers, chunks, usage_of
 from .text_fields import CompletionFields, check_stream_options
 
 DEFAULT_TOKENS = 16  # of `max_tokens`, as at OpenAI
@@ -96,32 +97,25 @@ class _Prompt:
     text: str
     tokens: Sequence[int]
 
-    def put_into(self, request: AnswerRequest) -> AnswerRequest:
-        """Return the request with this prompt."""
-        if isinstance(request.limit, ExactLabels):
-            return replace(request, prompt=self.sent)  # as text, its last spaces join the label
-        return replace(request, prompt=self.tokens)
-
 
 async def _complete(request: CompletionRequest, context: RequestContext) -> HandlerResult:
     check_stream_options(request.stream_options, request.stream)
     session = context.model.session
     distinct = await session.helpers.run(_prompts, session, request.prompt)
-    n = request.n or 1
+    answers_request = _answer_request(request, distinct)
+    n = answers_request.n
     prompts = [prompt for prompt in distinct for _ in range(n)]  # of each answer
     if len(prompts) > MOST_ANSWERS:
         raise invalid("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts)}")
-    plain = _answer_request(request)
     head = context.head("cmpl", "text_completion")
     scored = await _scored(request, context, distinct)
     if request.max_tokens == 0:
         answers = [Answer("", "length", len(prompt.tokens), 0, 0) for prompt in prompts]
+    elif request.stream:
+        texts = _StreamedTexts([each.text if request.echo else "" for each in prompts])
+        return await chunks(context, answers_request, head, texts.of, request.with_usage)
     else:
-        requests = [each for prompt in distinct for each in request.several(prompt.put_into(plain))]
-        if request.stream:
-            texts = _StreamedTexts([each.text if request.echo else "" for each in prompts])
-            return await chunks(context, requests, head, texts.of, n, request.with_usage)
-        answers = await all_answers(context, requests)
+        answers = await all_answers(context, answers_request)
     if scored:
         answers = [
             replace(each, logprobs=(*scored[i // n], *(each.logprobs or ())))
@@ -163,12 +157,13 @@ def _prompts(session: Session, sent: Any) -> list[_Prompt]:
     return prompts
 
 
-def _answer_request(request: CompletionRequest) -> AnswerRequest:
+def _answer_request(request: CompletionRequest, prompts: Sequence[_Prompt]) -> AnswerRequest:
     limit_field, limit = request.limit()
+    picks_label = isinstance(limit, tuple)
     has_logprobs = request.logprobs is not None
     if request.max_tokens == 0 and not request.echo:
         raise invalid("max_tokens", "expected at least 1 without echo, got 0")
-    if has_logprobs and isinstance(limit, ExactLabels):
+    if has_logprobs and picks_label:
         raise invalid("logprobs", "not supported with exact choices, which have `probabilities`")
     if has_logprobs and request.echo and request.stream:
         raise invalid("stream", "not supported together with echo and logprobs")
@@ -176,7 +171,9 @@ def _answer_request(request: CompletionRequest) -> AnswerRequest:
         raise invalid("stream", "not supported with max_tokens 0")
     default = 0 if limit is not None else DEFAULT_TOKENS
     return AnswerRequest(
-        (),
+        # The last spaces of a text join the label.
+        [prompt.sent if picks_label else prompt.tokens for prompt in prompts],
+        n=request.n or 1,
         max_tokens=default if request.max_tokens is None else request.max_tokens,
         sampling=request.sampling(1.0 if limit is None else 0.0),
         stop=request.stops,

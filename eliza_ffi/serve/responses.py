@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import NotRequired, TypedDict
 
 from ..session.requests import ReasoningPiece, TextPiece
@@ -102,7 +102,12 @@ class FlatSchemaFormat(NamedSchema):
 
 
 class TextConfig(Body):
-    format: Annotated[TextFormat | JsonObjectFormat | FlatSchemaFormat, BY_TYPE] | None = None
+    format: (
+        Annotated[
+            TextFormat | JsonObjectFormat | FlatSchemaFormat, BY_TYPE, AfterValidator(format_limit)
+        ]
+        | None
+    ) = None
     verbosity: Literal["medium"] | None = None
 
 
@@ -247,15 +252,14 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
     check_stream_options(request.stream_options, request.stream)
     choice: Any = request.tool_choice
     named = choice.model_dump() if isinstance(choice, FlatName) else None
-    answer_request = await conversation_request(
-        context,
+    answer_request = conversation_request(
         request,
         request.messages(),
-        limited=request.limit(text=format_limit(request.text.format if request.text else None)),
+        limited=request.limit(text=request.text.format if request.text else None),
         tools=request.tools or (),
         tool_choice={"type": "function", "function": named} if named else choice,
         effort=request.reasoning.effort if request.reasoning else None,
-        max_tokens=request.max_output_tokens,
+        max_tokens=request.max_output_tokens or 0,
         length_field="max_output_tokens",
         has_logprobs="message.output_text.logprobs" in (request.include or ()),
     )
@@ -281,7 +285,7 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
         "store": False,
         "truncation": "disabled",
     }
-    steps = await started(context, answer_request, with_steps=bool(request.stream))
+    (steps,) = await started(context, answer_request, with_steps=bool(request.stream))
     events = _events(response, steps)
     if request.stream:
         return events

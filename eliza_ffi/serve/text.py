@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ..chat.thinking import WrittenReasoning
@@ -21,54 +21,64 @@ from ..errors import (
     TokenTrieError,
 )
 from ..library.protocol import Tokens
-from ..sampling.params import Sampling
+from ..sampling.params import MAX_SEED, Sampling
 from ..session.requests import GenerationResult, TextPiece, TokenLogprob
 from ..session.run import Run
 from ..session.runs import choice_run, fill_run, text_run, tools_run
 from ..session.session import Session
-from ..session.tool_calls import MOST_CALLS, CallPiece, TextAnswer, ToolCall, ToolCalls
+from ..session.thinking import written_reasoning
+from ..session.tool_calls import (
+    MOST_CALLS,
+    CallPiece,
+    TextAnswer,
+    ToolCall,
+    ToolCalls,
+    conversation_tokens,
+)
 from ..structured.fill_result import FillResult
-from ..structured.shape import Gbnf, Regex, shape_of
+from ..structured.shape import Gbnf, shape_of
 from .endpoint import RequestContext
 from .http_error import HTTPError, invalid
+from .text_fields import Limit
 
 
 @dataclass(frozen=True)
-class ExactLabels:
-    """The exact answers that are possible."""
+class Talk:
+    """A conversation, and the tools that the model may call in it.
 
-    texts: tuple[str, ...]
+    `ending` has more arguments of :func:`~eliza_ffi.session.tool_calls.conversation_tokens`.
+    """
 
-
-Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf
-"""A limit on the answer: labels, a JSON schema, a regular expression, or a grammar in GBNF."""
-
-
-@dataclass(frozen=True)
-class ToolUse:
-    """The tools that the model may call in a conversation."""
-
-    messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]]  # as chat templates expect them
     chat_template_kwargs: dict[str, Any]
+    ending: Mapping[str, bool]
     tools: list[dict[str, Any]]
-    choice: str | dict[str, Any]  # "auto", "required", or a named tool in OpenAI's form
+    tool_choice: str | dict[str, Any]  # "auto", "required", or a named tool in OpenAI's form
     is_parallel: bool  # a turn may have several calls
 
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """A request for one answer."""
+    """A request for `n` answers to each of several prompts, or to a conversation."""
 
-    prompt: str | Tokens  # empty if there are tools, because their prompt is made later
+    prompts: Sequence[str | Tokens] = ()
+    talk: Talk | None = None
+    n: int = 1
     max_tokens: int = 0  # 0 = no limit except the context
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling | None = None  # None = greedy, which is faster without samplers
     stop: tuple[str, ...] = ()
     logprobs: int | None = None  # alternatives to each token; None = no log-probabilities
     limit: Limit | None = None
     limit_field: str = ""  # the field of the HTTP request with the limit, for errors
     length_field: str = "max_tokens"  # the field with `max_tokens`
-    tools: ToolUse | None = None
-    reasoning: WrittenReasoning | None = None  # None = do not separate it from the answer
+
+    def samplings(self) -> list[Sampling | None]:
+        """Return the settings of the answers to a prompt; each samples with its own seed."""
+        sampling = self.sampling
+        if self.n == 1 or sampling is None or sampling.seed is None:
+            return [sampling] * self.n
+        seeds = [(sampling.seed + i) % (MAX_SEED + 1) for i in range(self.n)]
+        return [replace(sampling, seed=seed) for seed in seeds]
 
 
 @dataclass(frozen=True)
@@ -116,31 +126,26 @@ Step: TypeAlias = str | CallPiece | ToolCall | Answer
 
 async def started(
     context: RequestContext, request: AnswerRequest, with_steps: bool
-) -> AsyncGenerator[Step, None]:
-    """Check and prepare a request, and return the steps of its answer.
+) -> list[AsyncGenerator[Step, None]]:
+    """Check and prepare a request, and return the steps of each answer.
 
     The last step is the complete answer; without `with_steps`, it is the only one. The model begins
     with the first step. An HTTPError names the field that the model rejects. The steps raise it if
     an answer with a limit is not complete or not valid.
     """
-    session = context.model.session
-    with _naming_fields(context, request):
-        run = await session.helpers.run(_run, session, request, with_steps)
-    n_tokens = 0 if isinstance(request.prompt, str) else len(request.prompt)
-    if n_tokens > (context.n_ctx() or n_tokens):
-        raise context.context_full(f"the prompt has {n_tokens} tokens, which do not fit")
-    results = session.steps_async(run, context.deadline.left)
-    return _steps(context, request, results, with_steps)
+    runs = await context.model.session.helpers.run(_runs, context, request, with_steps)
+    return [_steps(context, request, run, with_steps) for run in runs]
 
 
 async def _steps(
     context: RequestContext,
     request: AnswerRequest,
-    results: AsyncGenerator[Any, None],
+    run: Run[Any],
     with_steps: bool,
 ) -> AsyncGenerator[Step, None]:
     """Yield the steps of an answer, and count its tokens for the metrics."""
     n_logged = 0
+    results = context.model.session.steps_async(run, context.deadline.left)
     with _naming_fields(context, request):
         async with aclosing(results):
             async for result in results:
@@ -172,7 +177,7 @@ def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[
         reason = "context_full" if is_full else "length"
         raise _incomplete(context, request, reason, len(error.partial.tokens)) from error
     except TokenTrieError as error:
-        if isinstance(request.limit, ExactLabels):
+        if isinstance(request.limit, tuple):
             raise invalid(request.limit_field, str(error)) from error
         raise
     except InvalidArgumentError as error:
@@ -190,81 +195,103 @@ def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[
         raise invalid(name, str(error)) from error
 
 
-def _run(session: Session, writing: AnswerRequest, with_steps: bool) -> Run[Any]:
-    """Return the run that writes an answer."""
-    _check_bias(session, writing.sampling)
-    limit, use = writing.limit, writing.tools
-    common: dict[str, Any] = {"max_tokens": writing.max_tokens, "stop": writing.stop or None}
-    if use is not None:
+def _runs(context: RequestContext, request: AnswerRequest, with_steps: bool) -> list[Run[Any]]:
+    """Return the runs that write the answers."""
+    session, talk, reasoning = context.model.session, request.talk, None
+    _check_bias(session, request.sampling)
+    with _naming_fields(context, request):
+        prompts = request.prompts
+        if talk is not None and talk.tools:
+            prompts = [()]  # their prompt is made with the tools
+        elif talk is not None:
+            variables = talk.chat_template_kwargs
+            tokens = conversation_tokens(session, talk.messages, variables, **talk.ending)
+            prompts = [tokens]
+            if request.limit is None:
+                reasoning = written_reasoning(session, tokens)
+        for prompt in prompts:
+            n_tokens = 0 if isinstance(prompt, str) else len(prompt)
+            if n_tokens > (context.n_ctx() or n_tokens):
+                raise context.context_full(f"the prompt has {n_tokens} tokens, which do not fit")
+        return [
+            _run(session, request, prompt, sampling, reasoning, with_steps)
+            for prompt in prompts
+            for sampling in request.samplings()
+        ]
+
+
+def _run(
+    session: Session,
+    request: AnswerRequest,
+    prompt: str | Tokens,
+    sampling: Sampling | None,
+    reasoning: WrittenReasoning | None,
+    with_steps: bool,
+) -> Run[Any]:
+    limit, talk = request.limit, request.talk
+    common: dict[str, Any] = {"max_tokens": request.max_tokens, "stop": request.stop or None}
+    if talk is not None and talk.tools:
         return tools_run(
             session,
-            use.messages,
-            use.tools,
-            use.choice,
+            talk.messages,
+            talk.tools,
+            talk.tool_choice,
             with_steps=with_steps,
             ends_at_limit=True,
             words=limit,
-            max_calls=MOST_CALLS if use.is_parallel else 1,
-            chat_template_kwargs=use.chat_template_kwargs,
-            sampling=writing.sampling,
+            max_calls=MOST_CALLS if talk.is_parallel else 1,
+            chat_template_kwargs=talk.chat_template_kwargs,
+            sampling=sampling,
             method="tools",
             **common,
         )
-    if isinstance(limit, ExactLabels):
-        is_sampled = _samples_labels(writing.sampling)
+    if isinstance(limit, tuple):
+        is_sampled = _samples_labels(sampling)
         with naming("shape"):
             return choice_run(
                 session,
-                writing.prompt,
-                limit.texts,
+                prompt,
+                limit,
                 method="choose",
                 mode="sample" if is_sampled else "best",
                 probabilities=True,
-                sampling=writing.sampling if is_sampled else None,
+                sampling=sampling if is_sampled else None,
             )
-    sampling: Sampling | None = writing.sampling
-    if writing.sampling == Sampling(seed=writing.sampling.seed):
-        sampling = None  # greedy, which is faster without samplers
-    if (
-        isinstance(limit, Mapping)
-        and not (with_steps or writing.stop or sampling)
-        and writing.logprobs is None
-    ):  # `fill` needs fewer passes if the schema fixes parts of the text
+    is_plain = sampling is None and request.logprobs is None and not request.stop
+    if isinstance(limit, Mapping) and is_plain and not with_steps:
+        # `fill` needs fewer passes if the schema fixes parts of the text.
         return fill_run(
-            session,
-            writing.prompt,
-            limit,
-            method="fill",
-            with_steps=False,
-            max_tokens=writing.max_tokens,
+            session, prompt, limit, method="fill", with_steps=False, max_tokens=request.max_tokens
         )
     return text_run(
         session,
-        writing.prompt,
+        prompt,
         method="generate",
         with_steps=with_steps,
-        reasoning=writing.reasoning,
+        reasoning=reasoning,
         sampling=sampling,
-        logprobs=writing.logprobs,
+        logprobs=request.logprobs,
         shape=limit,
         **common,
     )
 
 
-def _check_bias(session: Session, sampling: Sampling) -> None:
+def _check_bias(session: Session, sampling: Sampling | None) -> None:
     """Raise an HTTPError if `logit_bias` has a token that is not in the vocabulary."""
-    if sampling.logit_bias:
+    if sampling is not None and sampling.logit_bias:
         n_vocab = session.describe().get("model", {}).get("n_vocab", math.inf)
         for token, _ in sampling.logit_bias:
             if token >= n_vocab:
                 raise invalid("logit_bias", f"the token {token} is not in the model's vocabulary")
 
 
-def _samples_labels(sampling: Sampling) -> bool:
+def _samples_labels(sampling: Sampling | None) -> bool:
     """Return whether a label is sampled; raise an HTTPError for settings that need sampling."""
+    if sampling is None or sampling.temperature > 0:
+        return sampling is not None
     plain = Sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
-    if sampling.temperature > 0 or replace(sampling, seed=None) == plain:
-        return sampling.temperature > 0
+    if replace(sampling, seed=None) == plain:
+        return False
     message = (
         "penalties and logit_bias are not supported with an exact choice, unless the "
         "temperature is above 0"
@@ -380,31 +407,29 @@ async def _one_each(
         await asyncio.wait(pumps)
 
 
-async def all_answers(context: RequestContext, requests: Sequence[AnswerRequest]) -> list[Answer]:
-    """Return several complete answers, which are written at the same time."""
-    answers = [await started(context, request, with_steps=False) for request in requests]
+async def all_answers(context: RequestContext, request: AnswerRequest) -> list[Answer]:
+    """Return all complete answers, which are written at the same time."""
     found: dict[int, Answer] = {}
-    async with aclosing(_one_each(answers)) as steps:
+    async with aclosing(_one_each(await started(context, request, with_steps=False))) as steps:
         async for index, step in steps:
             assert isinstance(step, Answer)
             found[index] = step
-    return [found[index] for index in range(len(requests))]
+    return [found[index] for index in sorted(found)]
 
 
 async def chunks(
     context: RequestContext,
-    requests: Sequence[AnswerRequest],
+    request: AnswerRequest,
     head: dict[str, Any],
     choices_of: Callable[[int, Step], Iterable[dict[str, Any]]],
-    n: int,
     with_usage: bool,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Prepare several answers, `n` for each prompt, and return the chunks of a stream of them.
+    """Prepare several answers, and return the chunks of a stream of them.
 
     All chunks have the fields of `head`. `choices_of` returns the choices for one step, each for a
     chunk of its own.
     """
-    answers = [await started(context, request, with_steps=True) for request in requests]
+    answers = await started(context, request, with_steps=True)
     usage: dict[str, Any] = {"usage": None} if with_usage else {}
 
     async def written() -> AsyncGenerator[dict[str, Any], None]:
@@ -417,7 +442,7 @@ async def chunks(
                     yield {**head, "choices": [{"index": index, **choice}], **usage}
         if with_usage:
             listed = [whole[index] for index in sorted(whole)]
-            yield {**head, "choices": [], "usage": usage_of(listed, n)}
+            yield {**head, "choices": [], "usage": usage_of(listed, request.n)}
 
     return written()
 

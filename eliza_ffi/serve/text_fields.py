@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -14,7 +14,9 @@ from ..sampling.params import MAX_SEED, Sampling
 from ..structured.shape import Gbnf, Regex
 from .http_error import HTTPError, invalid
 from .request_body import Body, NoEffect, StringOrArray
-from .text import AnswerRequest, ExactLabels, Limit
+
+Limit: TypeAlias = tuple[str, ...] | Mapping[str, Any] | Regex | Gbnf
+"""A limit on the answer: labels, a JSON schema, a regular expression, or a grammar in GBNF."""
 
 MOST_ANSWERS = 16  # the maximum of `n`
 MAX_BIAS = 1e6  # as in Sampling
@@ -33,13 +35,13 @@ MaxTokens: TypeAlias = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """The maximum length of an answer in tokens."""
 
 
-def _different(labels: list[str]) -> list[str]:
+def _different(labels: list[str]) -> tuple[str, ...]:
     seen = set[str]()
     for label in labels:
         if label in seen:
             raise ValueError(f"expected different labels, got {short_repr(label)} twice")
         seen.add(label)
-    return labels
+    return tuple(labels)
 
 
 Choices: TypeAlias = Annotated[
@@ -47,6 +49,7 @@ Choices: TypeAlias = Annotated[
     Field(min_length=1, json_schema_extra={"uniqueItems": True}),
     AfterValidator(_different),
 ]
+Pattern: TypeAlias = Annotated[NonEmpty, AfterValidator(Regex)]
 
 
 def _json_object(text: str) -> str:
@@ -69,27 +72,29 @@ SAMPLING_FIELDS = {
 }
 """The fields that are passed on to `Sampling` without a change."""
 
+LIMIT_FIELDS = (
+    *("structured_outputs", "guided_choice", "guided_json", "guided_regex"),
+    *("json_schema", "grammar"),
+)
+"""The fields that limit the answer, besides those for its format."""
+
 
 class StructuredOutputs(Body):
     """vLLM's limits on an answer; exactly one."""
 
     choice: Choices | None = None
     json_schema: JsonSchema | None = Field(None, alias="json")
-    regex: NonEmpty | None = None
+    regex: Pattern | None = None
     json_object: Literal[True] | None = None
 
     def limit(self) -> Limit:
         """Return the limit."""
-        limits: list[Limit | None] = [
-            _labels(self.choice),
-            self.json_schema,
-            _regex(self.regex),
-            JSON_OBJECT if self.json_object else None,
-        ]
-        found = [limit for limit in limits if limit is not None]
+        schema = JSON_OBJECT if self.json_object else None
+        limits: tuple[Any, ...] = (self.choice, self.json_schema, self.regex, schema)
+        found: list[Limit] = [limit for limit in limits if limit is not None]
         if len(found) != 1:
             expected = "expected exactly one of choice, json, regex and json_object"
-            raise invalid("structured_outputs", f"{expected}, got {len(found)}")
+            raise ValueError(f"{expected}, got {len(found)}")
         return found[0]
 
 
@@ -123,12 +128,16 @@ class TextFields(Body):
     logit_bias: dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]] | None = None
 
     # Limits on the answer, in the forms of vLLM and llama-server; at most one.
-    structured_outputs: StructuredOutputs | None = None
+    structured_outputs: (
+        Annotated[StructuredOutputs, AfterValidator(StructuredOutputs.limit)] | None
+    ) = None
     guided_choice: Choices | None = None
     guided_json: JsonSchema | None = None
-    guided_regex: NonEmpty | None = None
+    guided_regex: Pattern | None = None
     json_schema: JsonSchema | None = None
-    grammar: NonEmpty | None = Field(None, description="a grammar in GBNF")
+    grammar: Annotated[NonEmpty, AfterValidator(Gbnf)] | None = Field(
+        None, description="a grammar in GBNF"
+    )
 
     user: NoEffect
     service_tier: NoEffect
@@ -137,29 +146,27 @@ class TextFields(Body):
     prompt_cache_retention: NoEffect
     safety_identifier: NoEffect
 
-    def sampling(self, default_temperature: float) -> Sampling:
-        """Return the settings; the default temperature depends on the kind of answer."""
+    def sampling(self, default_temperature: float) -> Sampling | None:
+        """Return the settings, None if every token is the most probable one.
+
+        The default temperature depends on the kind of answer.
+        """
         settings = self.model_dump(include=SAMPLING_FIELDS, exclude_none=True)
+        settings.setdefault("temperature", default_temperature)
         if self.top_k is not None:
             settings["top_k"] = max(self.top_k, 0)
         if self.repetition_penalty is not None:
             settings["repeat_penalty"] = self.repetition_penalty
         if self.logit_bias:
             settings["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
-        return Sampling(**{"temperature": default_temperature, **settings})
+        is_greedy = all(
+            value == getattr(Sampling, name) for name, value in settings.items() if name != "seed"
+        )
+        return None if is_greedy else Sampling(**settings)
 
-    def limit(self, **formatted: Limit | None) -> tuple[str, Limit | None]:
+    def limit(self, **formatted: Any) -> tuple[str, Limit | None]:
         """Return the limit on the answer and its field; `formatted` is the one in its format."""
-        outputs = self.structured_outputs
-        limits: dict[str, Limit | None] = {
-            **formatted,
-            "structured_outputs": None if outputs is None else outputs.limit(),
-            "guided_choice": _labels(self.guided_choice),
-            "guided_json": self.guided_json,
-            "guided_regex": _regex(self.guided_regex),
-            "json_schema": self.json_schema,
-            "grammar": None if self.grammar is None else Gbnf(self.grammar),
-        }
+        limits = {**formatted, **{name: getattr(self, name) for name in LIMIT_FIELDS}}
         found = {name: limit for name, limit in limits.items() if limit is not None}
         if len(found) > 1:
             message = f"expected at most one limit on the answer, got {' and '.join(found)}"
@@ -172,14 +179,6 @@ def _bias(item: tuple[str, float]) -> tuple[int, float]:
     if not (token.isdecimal() and len(token) <= MAX_DIGITS):
         raise invalid("logit_bias", f"expected token ids as keys, got {token[:40]!r}")
     return int(token), bias
-
-
-def _labels(choices: list[str] | None) -> ExactLabels | None:
-    return None if choices is None else ExactLabels(tuple(choices))
-
-
-def _regex(pattern: str | None) -> Regex | None:
-    return None if pattern is None else Regex(pattern)
 
 
 def check_stream_options(options: Body | None, stream: bool | None) -> None:
@@ -213,11 +212,3 @@ class CompletionFields(TextFields):
     def with_usage(self) -> bool:
         """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
-
-    def several(self, request: AnswerRequest) -> list[AnswerRequest]:
-        """Return the requests for `n` answers; each samples with its own seed."""
-        n, sampling = self.n or 1, request.sampling
-        if sampling.seed is None:
-            return [request] * n
-        seeds = [(sampling.seed + i) % (MAX_SEED + 1) for i in range(n)]
-        return [replace(request, sampling=replace(sampling, seed=seed)) for seed in seeds]

@@ -13,7 +13,7 @@ import pytest
 from served import ROUNDING, Order, Served, events_of, rejected
 
 from eliza_ffi import Model
-from eliza_ffi.serve.chat import ChatMessage, _message
+from eliza_ffi.serve.chat import ChatMessage
 
 pytestmark = pytest.mark.slow
 
@@ -378,8 +378,8 @@ def test_the_prompt_may_end_without_a_new_turn(create: Any, tiny_model: Model) -
 def test_earlier_reasoning_may_have_vllms_name() -> None:
     for name in ("reasoning", "reasoning_content"):
         message = ChatMessage(role="assistant", content="a", **{name: "thought"})
-        assert _message(message)["reasoning_content"] == "thought"
-        assert "reasoning" not in _message(message)
+        assert message.written()["reasoning_content"] == "thought"
+        assert "reasoning" not in message.written()
 
 
 EMOJI = {"guided_regex": "(\U0001f389\u1e9e){3} x"}
