@@ -40,49 +40,32 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
     return triggers;
 }
 
-// The algorithm of Knuth, Morris and Pratt.
-WordSearch::WordSearch(std::string word) : word_(std::move(word)), fallback_(word_.size() + 1, 0) {
-    size_t n_matched = 0;
-    for (size_t i = 1; i < word_.size(); ++i) {
-        while (n_matched > 0 && word_[i] != word_[n_matched]) {
-            n_matched = fallback_[n_matched];
-        }
-        n_matched += word_[i] == word_[n_matched] ? 1 : 0;
-        fallback_[i + 1] = n_matched;
+TriggerWatch::TriggerWatch(const GrammarTriggers & triggers) : triggers_(triggers) {
+    for (const std::string & word : triggers_.words) {
+        longest_ = std::max(longest_, word.size());
     }
 }
-
-std::optional<size_t> WordSearch::feed(std::string_view bytes) {
-    for (size_t i = 0; n_matched_ < word_.size() && i < bytes.size(); ++i) {
-        while (n_matched_ > 0 && bytes[i] != word_[n_matched_]) {
-            n_matched_ = fallback_[n_matched_];
-        }
-        n_matched_ += bytes[i] == word_[n_matched_] ? 1 : 0;
-        ++n_read_;
-    }
-    return n_matched_ == word_.size() ? std::optional<size_t>(n_read_ - n_matched_) : std::nullopt;
-}
-
-TriggerWatch::TriggerWatch(const GrammarTriggers & triggers)
-    : searches_(triggers.words.begin(), triggers.words.end()), tokens_(triggers.tokens) {}
 
 bool TriggerWatch::is_trigger(llama_token token) const {
-    return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
+    return std::find(triggers_.tokens.begin(), triggers_.tokens.end(), token) != triggers_.tokens.end();
 }
 
 std::optional<size_t> TriggerWatch::feed(std::string_view bytes) {
-    std::optional<size_t> begin;
-    for (WordSearch & search : searches_) {
-        const auto found = search.feed(bytes);
-        begin = begin ? begin : found;
+    tail_ += bytes;
+    for (const std::string & word : triggers_.words) {
+        if (const size_t place = tail_.find(word); place != std::string::npos) {
+            return n_before_ + place;
+        }
     }
-    return begin;
+    const size_t n_kept = std::min(tail_.size(), std::max<size_t>(longest_, 1) - 1);
+    n_before_ += tail_.size() - n_kept;
+    tail_.erase(0, tail_.size() - n_kept);
+    return std::nullopt;
 }
 
 void TriggerWatch::reset() {
-    for (WordSearch & search : searches_) {
-        search.reset();
-    }
+    tail_.clear();
+    n_before_ = 0;
 }
 
 }  // namespace eliza

@@ -18,22 +18,6 @@ struct GrammarTriggers {
 // Parses a JSON array of {"type": "word" | "token", "value": ...}. Throws an Error that names the element.
 GrammarTriggers parse_grammar_triggers(const std::string & json);
 
-// Searches a growing text for the first occurrence of a word. Each byte is examined once.
-class WordSearch {
-public:
-    explicit WordSearch(std::string word);
-
-    // Continues the search with the next bytes. If the word has occurred, returns its position in the text.
-    std::optional<size_t> feed(std::string_view bytes);
-    void reset() { n_matched_ = n_read_ = 0; }
-
-private:
-    std::string word_;
-    std::vector<size_t> fallback_;  // for each matched length, the length that still matches after a mismatch
-    size_t n_matched_ = 0;
-    size_t n_read_ = 0;
-};
-
 // Detects when the generated text contains a trigger. Not thread-safe.
 class TriggerWatch {
 public:
@@ -47,8 +31,10 @@ public:
     void reset();
 
 private:
-    std::vector<WordSearch> searches_;
-    std::vector<llama_token> tokens_;
+    GrammarTriggers triggers_;
+    size_t longest_ = 0;   // bytes of the longest word
+    std::string tail_;     // the end of the text so far, in which a word may have begun
+    size_t n_before_ = 0;  // bytes of the text before it
 };
 
 }  // namespace eliza
