@@ -124,9 +124,4 @@ uint32_t ByteTrie::child(uint32_t node, uint8_t byte) const {
     return 0;
 }
 
-size_t ByteTrie::size_bytes() const {
-    return nodes_.size() * sizeof(Node) + twins_.size() * sizeof(Twin) + texts_.size() +
-           text_begin_.size() * sizeof(uint32_t);
-}
-
 }  // namespace eliza

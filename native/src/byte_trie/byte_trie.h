@@ -58,7 +58,6 @@ public:
 
     size_t n_vocab() const { return text_begin_.size() - 1; }
     const std::vector<Node> & nodes() const { return nodes_; }
-    size_t size_bytes() const;
 
     // Returns the bytes of a token, "" if it has no text.
     std::string_view text(Token token) const {

@@ -29,7 +29,6 @@ public:
         return true;
     }
     bool may_end(State state) const { return trie_.leaf(state) != TokenTrie::none; }
-    std::string shortest_end(State state) const;
     MaskKey key(State state) const { return {0, state}; }
 
 private:

@@ -36,9 +36,4 @@ void AutomatonPool::give_back(std::string key, std::unique_ptr<GrammarAutomaton>
     }
 }
 
-size_t AutomatonPool::size() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return entries_.size();
-}
-
 }  // namespace eliza

@@ -31,8 +31,6 @@ public:
     // the new one.
     void give_back(std::string key, std::unique_ptr<GrammarAutomaton> automaton, size_t n_bytes) noexcept;
 
-    size_t size() const;
-
 private:
     static constexpr size_t most_entries = 64, most_bytes = size_t(64) << 20;
 
