@@ -22,6 +22,8 @@ namespace eliza::test::abi_arguments {
 // The size of every buffer, in elements. The library must reject larger lengths before it reads anything.
 inline constexpr size_t room = 4096;
 
+inline constexpr size_t most_arguments = 13;
+
 inline std::string model;  // absolute path
 
 // A context and a stream in use, and invalid handles.
@@ -42,8 +44,8 @@ struct World {
 
 // Memory that the library allocates during one call, one slot per argument.
 struct HandedOut {
-    std::array<char *, 12> texts{};
-    std::array<int *, 12> tokens{};
+    std::array<char *, most_arguments> texts{};
+    std::array<int *, most_arguments> tokens{};
 
     ~HandedOut() {
         for (char * text : texts) eliza_inference_free_string(text);
@@ -79,7 +81,7 @@ struct Values<EliLlmStream *> {
 template <typename T>
 struct Buffers {
     static std::vector<T *> of(const Pool & pool) {
-        static std::array<std::array<T, room>, 12> buffers;
+        static std::array<std::array<T, room>, most_arguments> buffers;
         return {buffers[pool.argument].data(), nullptr};
     }
 };
@@ -198,10 +200,11 @@ struct Values<float> {
 template <typename T>
 struct Values<T *, std::enable_if_t<std::is_arithmetic_v<std::remove_const_t<T>> && !std::is_same_v<T, const char>>> {
     static std::vector<T *> of(const Pool & pool) {
-        static std::array<std::vector<std::remove_const_t<T>>, 12> arrays;
+        static std::array<std::vector<std::remove_const_t<T>>, most_arguments> arrays;
         auto & array = arrays[pool.argument];
-        // The library cannot detect a capacity that exceeds the array, so everything it writes must fit.
-        array.assign(std::is_same_v<T, char> ? 64 * room : room, std::remove_const_t<T>(1));
+        // The library cannot detect a capacity that exceeds the array, so everything it writes must fit. A tokenizer
+        // may replace an invalid byte by U+FFFD, which has three bytes and tokens.
+        array.assign((std::is_same_v<T, char> ? 64 : 4) * room, std::remove_const_t<T>(1));
         return {array.data(), nullptr};
     }
 };

@@ -40,6 +40,9 @@ TEST_F(BadInput, NullHandlesAreErrors) {
     EXPECT_EQ(eliza_inference_tokenize(context.get(), nullptr, 1, 0, 0, &tokens, &n, nullptr), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(eliza_inference_tokenize(context.get(), "a", 1, 0, 0, nullptr, &n, nullptr), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(eliza_inference_tokenize(context.get(), "a", 1, 0, 0, &tokens, nullptr, nullptr), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(eliza_inference_tokenize_into(context.get(), nullptr, 1, 0, 0, &token, 1, nullptr),
+              ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(eliza_inference_tokenize_into(context.get(), "a", 1, 0, 0, nullptr, 1, nullptr), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(eliza_inference_detokenize(context.get(), nullptr, 1, 0, 0, text, sizeof text, nullptr),
               ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(eliza_inference_detokenize(context.get(), &token, 1, 0, 0, nullptr, 8, nullptr), ELIZA_ERR_INVALID_ARG);

@@ -73,6 +73,62 @@ TEST_F(ChooseTest, GivesTheSameResultAsAStream) {
     }
 }
 
+TEST_F(ChooseTest, OneCallOfAStreamGivesTheSameResultAsItsParts) {
+    const std::vector<int32_t> tokens = tokenize(context, prompt, true, true);
+    const ChoicesHandle prepared = prepare();
+    for (const eliza_trie_mode mode : {ELIZA_TRIE_ARGMAX, ELIZA_TRIE_SAMPLE, ELIZA_TRIE_BEST_LEAF}) {
+        for (const bool with_scores : {false, true}) {
+            const StreamHandle parts = open(context), whole = open(context);
+            prefill(parts, tokens);
+            ASSERT_EQ(eliza_inference_set_choices(parts.get(), prepared.get(), mode | ELIZA_TRIE_STOP_AT_LEAF), 0);
+            std::vector<double> expected(labels.size()), logprobs(labels.size());
+            if (with_scores) {
+                ASSERT_EQ(eliza_inference_token_trie_scores(parts.get(), expected.data(), expected.size()), 5);
+            }
+            const std::vector<int32_t> written = pull(parts).tokens;
+            char name[8];
+            double logprob = 0;
+            ASSERT_EQ(eliza_inference_token_trie_leaf(parts.get(), name, sizeof name, &logprob), 0);
+
+            std::vector<int32_t> label_tokens(16);
+            eliza_llm_stream_stats_t stats{};
+            const int32_t n = eliza_inference_llm_stream_choose(
+                whole.get(), tokens.data(), tokens.size(), prepared.get(), mode, &choice, label_tokens.data(),
+                label_tokens.size(), with_scores ? logprobs.data() : nullptr, logprobs.size(), &stats, sizeof stats,
+                error.out());
+            ASSERT_GE(n, 1) << error.text();
+            label_tokens.resize(static_cast<size_t>(n));
+            EXPECT_EQ(label_tokens, written);
+            EXPECT_EQ(choice.label, std::stoi(name));
+            EXPECT_NEAR(choice.logprob, logprob, 1e-4);
+            EXPECT_EQ(choice.prompt_tokens, static_cast<int32_t>(tokens.size()));
+            EXPECT_EQ(stats.generated_tokens, n);
+            EXPECT_EQ(stats.finish_reason, ELIZA_FINISH_LEAF);
+            for (size_t i = 0; i < labels.size(); ++i) EXPECT_NEAR(logprobs[i], expected[i], 1e-4);
+        }
+    }
+}
+
+TEST_F(ChooseTest, OneCallOfAStreamChecksItsBuffersBeforeItReadsThePrompt) {
+    const std::vector<int32_t> tokens = tokenize(context, prompt, true, true);
+    const ChoicesHandle prepared = prepare();
+    const StreamHandle stream = open(context);
+    int32_t label_tokens[16];
+    double logprobs[4];
+    const auto choose = [&](size_t n_tokens, double * scores, EliChoices * choices, int mode) {
+        return eliza_inference_llm_stream_choose(stream.get(), tokens.data(), tokens.size(), choices, mode, &choice,
+                                                 label_tokens, n_tokens, scores, 4, nullptr, 0, error.out());
+    };
+    EXPECT_NE(refusal(choose(0, nullptr, prepared.get(), 0)).find("tokens_cap: expected room for"), std::string::npos);
+    EXPECT_EQ(refusal(choose(16, logprobs, prepared.get(), 0)), "logprobs_cap: expected room for 5 labels, got 4");
+    EXPECT_EQ(refusal(choose(16, nullptr, nullptr, 0)), "the choices are NULL");
+    EXPECT_EQ(refusal(choose(16, nullptr, prepared.get(), 3)), "mode is 3, expected an eliza_trie_mode");
+    eliza_llm_stream_stats_t stats{};
+    ASSERT_EQ(eliza_inference_llm_stream_stats(stream.get(), &stats, sizeof stats), 0);
+    EXPECT_EQ(stats.n_past, 0);
+    EXPECT_GE(choose(16, nullptr, prepared.get(), ELIZA_TRIE_BEST_LEAF), 1) << error.text();
+}
+
 TEST_F(ChooseTest, CountsThePromptAndItsCachedTokens) {
     ASSERT_EQ(choose(), 0) << error.text();
     const auto n_tokens = static_cast<int32_t>(tokenize(context, prompt, true, true).size());

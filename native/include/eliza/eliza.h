@@ -190,6 +190,13 @@ ELIZA_API int eliza_inference_tokenize_supported(void); /* 1 */
 ELIZA_API int eliza_inference_tokenize(EliInferenceContext * ctx, const char * text, size_t len, int add_special,
                                        int parse_special, int ** out, size_t * out_n, char ** err);
 
+/* The same, into the caller's buffer. Returns the number of tokens, or a negative status. If the number is at most
+ * `cap`, the tokens were written. Otherwise the buffer is untouched: call again with a larger buffer. `out` may be NULL
+ * if `cap` is 0. */
+ELIZA_API int32_t eliza_inference_tokenize_into(EliInferenceContext * ctx, const char * text, uint64_t len,
+                                                int32_t add_special, int32_t parse_special, int32_t * out, uint64_t cap,
+                                                char ** err);
+
 /* Converts tokens to text. Returns the length of the text in bytes, without the terminating NUL, or a negative
  * status. If the length is less than `cap`, the text and its NUL were written. Otherwise the buffer is untouched:
  * call again with a larger buffer. `out` may be NULL if `cap` is 0. */

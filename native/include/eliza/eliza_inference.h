@@ -322,6 +322,18 @@ ELIZA_API EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * 
  * and are named by their index: "0", "1", ... Labels that were prepared for another model are rejected. */
 ELIZA_API int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode);
 
+/* Appends a prompt and chooses one of the prepared labels after it, in one call: the same as
+ * eliza_inference_llm_stream_prefill(), eliza_inference_set_choices() with ELIZA_TRIE_STOP_AT_LEAF,
+ * eliza_inference_token_trie_scores() if `logprobs_out` is not NULL, eliza_inference_llm_stream_generate(), and
+ * eliza_inference_llm_stream_stats() if `stats` is not NULL. `mode` is an eliza_trie_mode. Writes the tokens of the
+ * chosen label into tokens_out, which has room for the longest label. Returns the number of these tokens, or a negative
+ * status. On failure nothing is written, but the stream may already hold the prompt. */
+ELIZA_API int32_t eliza_inference_llm_stream_choose(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                                    EliChoices * choices, int32_t mode, eliza_choice_t * result,
+                                                    int32_t * tokens_out, uint64_t tokens_cap, double * logprobs_out,
+                                                    uint64_t logprobs_cap, eliza_llm_stream_stats_t * stats,
+                                                    uint64_t sizeof_stats, char ** err);
+
 enum {
     ELIZA_TEXT_HEAL_PROMPT = 0x200 /* take the prompt's last token off and generate its text again */
 };

@@ -1,8 +1,10 @@
 // The boundary between C callers and the engine: it resolves handles, catches exceptions and reports errors.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -144,11 +146,25 @@ int with_stream(EliLlmStream * handle, char ** err, Body body) noexcept {
     });
 }
 
+// Writes as many bytes of the statistics as the caller's struct has.
+inline void write_stats(const Stream & stream, eliza_llm_stream_stats_t * stats, size_t sizeof_stats) {
+    const eliza_llm_stream_stats_t all = stream.stats();
+    std::memcpy(stats, &all, std::min(sizeof_stats, sizeof all));
+}
+
 // Writes an output parameter that may be NULL.
 template <typename T, typename Value>
 void write_if_asked(T * out, const Value & value) noexcept {
     if (out != nullptr) {
         *out = static_cast<T>(value);
+    }
+}
+
+// Throws an Error if the caller's buffer of `cap` elements is too small for n of them.
+inline void require_room(const char * cap_name, uint64_t n, const char * elements, uint64_t cap) {
+    if (cap < n) {
+        throw invalid_argument(std::string(cap_name) + ": expected room for " + std::to_string(n) + " " + elements +
+                               ", got " + std::to_string(cap));
     }
 }
 

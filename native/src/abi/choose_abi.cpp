@@ -14,13 +14,15 @@ using namespace eliza;
 
 namespace {
 
+void check_mode(int32_t mode, const char * name) {
+    if (mode != ELIZA_TRIE_ARGMAX && mode != ELIZA_TRIE_SAMPLE && mode != ELIZA_TRIE_BEST_LEAF) {
+        throw invalid_argument(std::string(name) + " is " + std::to_string(mode) + ", expected an eliza_trie_mode");
+    }
+}
+
 eliza_choose_options_t read_options(const eliza_choose_options_t * given) {
     const eliza_choose_options_t options = read_options_struct(given);
-    const bool is_mode =
-        options.mode == ELIZA_TRIE_ARGMAX || options.mode == ELIZA_TRIE_SAMPLE || options.mode == ELIZA_TRIE_BEST_LEAF;
-    if (!is_mode) {
-        throw invalid_argument("options.mode is " + std::to_string(options.mode) + ", expected an eliza_trie_mode");
-    }
+    check_mode(options.mode, "options.mode");
     require(std::isfinite(options.temperature) && options.temperature >= 0.0f,
             "options.temperature is not a finite number of 0 or more");
     return options;
@@ -39,14 +41,19 @@ eliza_llm_stream_config_t stream_config(const eliza_choose_options_t & options) 
     return config;
 }
 
+// Chooses a label after the prompt of n_prompt tokens that the stream has just read.
 eliza_choice_t choose(Stream & stream, size_t n_prompt, const PreparedChoices & labels, int mode,
-                      double * probabilities_out) {
+                      std::vector<double> * logprobs, std::vector<llama_token> & tokens) {
     stream.set_choices(labels, mode | ELIZA_TRIE_STOP_AT_LEAF);
-    std::vector<double> logprobs;
-    if (probabilities_out != nullptr) {
-        logprobs = stream.leaf_scores();
+    if (logprobs != nullptr) {
+        *logprobs = stream.leaf_scores();
     }
-    stream.generate(0, [](const Stream::Step &) { return true; });
+    stream.generate(0, [&](const Stream::Step & step) {
+        if (step.token) {
+            tokens.push_back(*step.token);
+        }
+        return true;
+    });
     const auto & leaf = stream.leaf();
     if (!leaf.has_value()) {
         throw Error(ELIZA_ERR_CONTEXT_FULL, "context full: no room for the rest of the label (option n_ctx)");
@@ -58,8 +65,6 @@ eliza_choice_t choose(Stream & stream, size_t n_prompt, const PreparedChoices & 
     result.prompt_tokens = static_cast<int32_t>(n_prompt);
     result.prompt_tokens_cached = static_cast<int32_t>(stats.prompt_tokens_reused);
     result.logprob = leaf->logprob;
-    std::transform(logprobs.begin(), logprobs.end(), probabilities_out,
-                   [](double logprob) { return std::exp(logprob); });
     return result;
 }
 
@@ -68,7 +73,12 @@ int choose_one(EliInferenceContext * ctx, const char * prompt, std::shared_ptr<c
                char ** err) {
     return after_prompt(ctx, prompt, std::move(given), options.plain_prompt != 0, stream_config(options), err,
                         [&](Stream & stream, size_t n_prompt, const std::shared_ptr<const PreparedChoices> & labels) {
-                            *result = choose(stream, n_prompt, *labels, options.mode, probabilities_out);
+                            std::vector<double> logprobs;
+                            std::vector<llama_token> tokens;
+                            *result = choose(stream, n_prompt, *labels, options.mode,
+                                             probabilities_out != nullptr ? &logprobs : nullptr, tokens);
+                            std::transform(logprobs.begin(), logprobs.end(), probabilities_out,
+                                           [](double logprob) { return std::exp(logprob); });
                             return ELIZA_OK;
                         });
 }
@@ -102,5 +112,35 @@ int32_t eliza_inference_choose_prepared(EliInferenceContext * ctx, const char * 
         require(result != nullptr, "result is NULL");
         const eliza_choose_options_t read = read_options(options);
         return choose_one(ctx, prompt, require_choices(labels), read, result, probabilities_out, err);
+    });
+}
+
+int32_t eliza_inference_llm_stream_choose(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                          EliChoices * choices, int32_t mode, eliza_choice_t * result,
+                                          int32_t * tokens_out, uint64_t tokens_cap, double * logprobs_out,
+                                          uint64_t logprobs_cap, eliza_llm_stream_stats_t * stats,
+                                          uint64_t sizeof_stats, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(tokens != nullptr || n == 0, "tokens is NULL");
+        require(result != nullptr, "result is NULL");
+        require(tokens_out != nullptr || tokens_cap == 0, "tokens_out is NULL");
+        check_mode(mode, "mode");
+        const std::shared_ptr<const PreparedChoices> labels = require_choices(choices);
+        require_room("tokens_cap", labels->longest(), "tokens", tokens_cap);
+        if (logprobs_out != nullptr) {
+            require_room("logprobs_cap", labels->trie()->trie.n_leaves(), "labels", logprobs_cap);
+        }
+        s.prefill(tokens, n);
+        std::vector<double> logprobs;
+        std::vector<llama_token> written;
+        const eliza_choice_t chosen =
+            choose(s, n, *labels, mode, logprobs_out != nullptr ? &logprobs : nullptr, written);
+        *result = chosen;
+        std::copy(written.begin(), written.end(), tokens_out);
+        std::copy(logprobs.begin(), logprobs.end(), logprobs_out);
+        if (stats != nullptr) {
+            write_stats(s, stats, sizeof_stats);
+        }
+        return static_cast<int>(written.size());
     });
 }

@@ -133,6 +133,19 @@ int eliza_inference_tokenize(EliInferenceContext * ctx, const char * text, size_
     });
 }
 
+int32_t eliza_inference_tokenize_into(EliInferenceContext * ctx, const char * text, uint64_t len, int32_t add_special,
+                                      int32_t parse_special, int32_t * out, uint64_t cap, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(out != nullptr || cap == 0, "out is NULL");
+        const std::string_view bytes = len > 0 ? require_text(text, len, "text") : std::string_view();
+        const auto tokens = context.model()->tokenize(bytes, add_special != 0, parse_special != 0);
+        if (tokens.size() <= cap) {
+            std::copy(tokens.begin(), tokens.end(), out);
+        }
+        return static_cast<int>(tokens.size());
+    });
+}
+
 int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, size_t n, int remove_special,
                                int unparse_special, char * out, size_t cap, char ** err) {
     return with_context(ctx, err, [&](InferenceContext & context) {
@@ -206,10 +219,7 @@ int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t l
         const Pooling type = pooling_from(pooling);
         const std::string_view bytes = require_text(text, len, "text");
         *out_dim = context.embedding_size();
-        if (cap < static_cast<size_t>(*out_dim)) {
-            throw invalid_argument("cap: expected room for " + std::to_string(*out_dim) + " numbers, got " +
-                                   std::to_string(cap));
-        }
+        require_room("cap", static_cast<uint64_t>(*out_dim), "numbers", cap);
         const std::vector<float> embedding = context.embed(bytes, type);
         std::copy(embedding.begin(), embedding.end(), out);
     });

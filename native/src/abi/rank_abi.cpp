@@ -48,11 +48,7 @@ RankRequest read_options(const eliza_rank_options_t * given, size_t n_labels, si
             }
         }
     }
-    const size_t n_wanted = std::min(request.wish.n, n_labels);
-    if (cap < n_wanted) {
-        throw invalid_argument("cap: expected room for " + std::to_string(n_wanted) + " entries, got " +
-                               std::to_string(cap));
-    }
+    require_room("cap", std::min(request.wish.n, n_labels), "entries", cap);
     return request;
 }
 

@@ -304,8 +304,7 @@ const char * eliza_inference_last_error(EliLlmStream * stream) {
 int eliza_inference_llm_stream_stats(EliLlmStream * stream, eliza_llm_stream_stats_t * stats, size_t sizeof_stats) {
     return with_stream(stream, nullptr, [&](Stream & s) {
         require(stats != nullptr, "stats is NULL");
-        const eliza_llm_stream_stats_t all = s.stats();
-        std::memcpy(stats, &all, std::min(sizeof_stats, sizeof all));
+        write_stats(s, stats, sizeof_stats);
     });
 }
 

@@ -80,10 +80,7 @@ int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_
         if (cap == 0) {
             return static_cast<int>(n_leaves);
         }
-        if (cap < n_leaves) {
-            throw invalid_argument("cap: expected room for " + std::to_string(n_leaves) + " leaves, got " +
-                                   std::to_string(cap));
-        }
+        require_room("cap", n_leaves, "leaves", cap);
         const WantedScores wanted{legal_out != nullptr, joint_out != nullptr, option_mass_out != nullptr};
         for (const EndingScores & scores : s.score_endings(read, wanted)) {
             legal_out = wanted.legal ? std::copy(scores.legal.begin(), scores.legal.end(), legal_out) : nullptr;
@@ -128,10 +125,7 @@ int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_o
         const size_t n = s.n_leaves();
         if (cap > 0) {
             require(logprobs_out != nullptr, "logprobs_out is NULL");
-            if (cap < n) {
-                throw invalid_argument("cap: expected room for " + std::to_string(n) + " leaves, got " +
-                                       std::to_string(cap));
-            }
+            require_room("cap", n, "leaves", cap);
             const std::vector<double> & scores = s.leaf_scores();
             std::copy(scores.begin(), scores.end(), logprobs_out);
         }
