@@ -18,6 +18,7 @@ from eliza_ffi.structured.json_text import read_json
 from ..parts.figures import mean, median, percentile
 from ..parts.modes import METHOD_OF_MODE, UNGUIDED
 from .cases import Case
+from .grammars import grammar_of
 
 HEADS = (
     *("task", "mode", "cases", "parse", "schema", "name", "label"),
@@ -90,7 +91,7 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
         made = _generate(model, prompt, StreamConfig(max_tokens=max_tokens), lambda text: False)
     else:
         model.binding.set_option(model.session.ctx, "grammar_order", method.grammar_order)
-        config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=case.skeleton.to_gbnf())
+        config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar_of(case.skeleton))
         # All answers end with a closing bracket, which no text can follow.
         made = _generate(
             model, prompt, config, lambda text: text.endswith("}") and case.skeleton.matches(text)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from eliza_ffi._resources import fixture_path
 from eliza_ffi.cli.demo_prompts import (
@@ -16,7 +16,6 @@ from eliza_ffi.cli.demo_prompts import (
 )
 from eliza_ffi.elizaos.actions import Action
 from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
-from eliza_ffi.session.filling import Fillable
 from eliza_ffi.structured.json_text import json_text
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
@@ -26,17 +25,19 @@ ANY = "<<any>>"
 """The expected value of a parameter that may have any value but must be present."""
 
 
-class AnswerSkeleton(Fillable, Protocol):
-    """The allowed answers to a case, for checking answers in every mode of the benchmark."""
-
-    def matches(self, text: str) -> bool:
-        """Return whether `text` is an answer exactly as `fill` writes it."""
+class _ShouldRespondSkeleton(Skeleton):
+    """The skeleton of ``{"shouldRespond":"..."}``."""
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a parsed value has the answer's schema."""
+        return (
+            isinstance(value, Mapping)
+            and set(value) == {"shouldRespond"}
+            and value["shouldRespond"] in SHOULD_RESPOND_CHOICES
+        )
 
-    def to_gbnf(self) -> str:
-        """Return the GBNF grammar of the answers."""
+
+AnswerSkeleton: TypeAlias = _ShouldRespondSkeleton | ActionSkeleton | ParametersSkeleton
+"""The allowed answers to a case, for checking answers in every mode of the benchmark."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,6 @@ class Case:
         """Return whether the action or the reaction is right; the parameters may be wrong."""
         names = [name for name in ("action", "shouldRespond") if name in self.expected]
         return all(value[name] == self.expected[name] for name in names)
-
-
-class _ShouldRespondSkeleton(Skeleton):
-    """The skeleton of ``{"shouldRespond":"..."}``."""
-
-    def accepts(self, value: Any) -> bool:
-        return (
-            isinstance(value, Mapping)
-            and set(value) == {"shouldRespond"}
-            and value["shouldRespond"] in SHOULD_RESPOND_CHOICES
-        )
 
 
 SHOULD_RESPOND = _ShouldRespondSkeleton(

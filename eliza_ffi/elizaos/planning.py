@@ -15,7 +15,6 @@ from typing import Any
 
 from ..checks import check_several, check_text
 from ..errors import InvalidArgumentError
-from ..structured import gbnf
 from ..structured.json_text import json_text, read_json
 from ..structured.placed_span import PlacedSpan, Script
 from ..structured.spans import SkeletonSpan
@@ -98,15 +97,6 @@ class ActionSkeleton(_JsonAnswer):
             and self._by_name[value["action"]].accepts(value["parameters"])
         )
 
-    def to_gbnf(self) -> str:
-        """Return a grammar of exactly these answers."""
-        builder = gbnf.Builder()
-        options = []
-        for i, action in enumerate(self.actions):
-            name = gbnf.quoted(f'{json_text(action.name)},"parameters":{{')
-            options.append(f"{name} {_parameter_rules(builder, action, f'action-{i}', '}}')}")
-        return builder.grammar(f"{gbnf.quoted(OPENING)} ({' | '.join(options)})")
-
 
 class ParametersSkeleton(_JsonAnswer):
     """A skeleton for ``{...}``: the parameters of one action.
@@ -136,13 +126,10 @@ class ParametersSkeleton(_JsonAnswer):
         """Return whether a value is an object with valid parameters of the action and no others."""
         return self.action.accepts(value)
 
-    def to_gbnf(self) -> str:
-        """Return a grammar of exactly these answers."""
-        builder = gbnf.Builder()
-        return builder.grammar(f'"{{" {_parameter_rules(builder, self.action, "action", "}")}')
 
-
-def _options(parameters: Sequence[Parameter], begin: int, closing: str) -> dict[str, int | None]:
+def options_after(
+    parameters: Sequence[Parameter], begin: int, closing: str
+) -> dict[str, int | None]:
     """Return the strings that may come after parameter `begin` - 1.
 
     Each string is mapped to the index of the parameter that it introduces. The string that ends the
@@ -162,7 +149,7 @@ def _options(parameters: Sequence[Parameter], begin: int, closing: str) -> dict[
 
 def _parameter_script(action: Action, first_index: int, opening: str, closing: str) -> Script:
     parameters = action.parameters
-    options = _options(parameters, 0, closing)
+    options = options_after(parameters, 0, closing)
     fixed = opening
     if len(options) == 1:
         chosen = next(iter(options))
@@ -171,7 +158,7 @@ def _parameter_script(action: Action, first_index: int, opening: str, closing: s
         filled = yield PlacedSpan(first_index, _NOTHING, before=fixed, follow=tuple(options))
         chosen, fixed = filled.follow, ""
     while (i := options[chosen]) is not None:
-        options = _options(parameters, i + 1, closing)
+        options = options_after(parameters, i + 1, closing)
         filled = yield parameters[i].placed(first_index + i, fixed, *options)
         chosen, fixed = filled.follow, ""
     if fixed:
@@ -179,34 +166,19 @@ def _parameter_script(action: Action, first_index: int, opening: str, closing: s
 
 
 def _matches_parameters(action: Action, opening: str, closing: str, text: str) -> bool:
-    data = check_text("text", text).encode("utf-8", "surrogatepass")
-    if not data.startswith(opening.encode()):
+    if not check_text("text", text).startswith(opening):
         return False
-    reached = {(0, len(opening.encode()))}
+    reached = {(0, len(opening))}
     while reached:
         begin, position = reached.pop()
-        for option, i in _options(action.parameters, begin, closing).items():
-            if not data.startswith(option.encode(), position):
+        for option, i in options_after(action.parameters, begin, closing).items():
+            if not text.startswith(option, position):
                 continue
-            start = position + len(option.encode())
+            start = position + len(option)
             if i is None:
-                if start == len(data):
+                if start == len(text):
                     return True
                 continue
             placed = action.parameters[i].placed(i)
-            reached |= {(i + 1, end) for end in placed.ends(data, start)}
+            reached |= {(i + 1, end) for end in placed.ends(text, start)}
     return False
-
-
-def _parameter_rules(builder: gbnf.Builder, action: Action, name: str, closing: str) -> str:
-    """Add a rule for the text that follows each parameter; return the name of the first rule."""
-    for begin in range(len(action.parameters), -1, -1):
-        options = []
-        for option, i in _options(action.parameters, begin, closing).items():
-            expression = gbnf.quoted(option)
-            if i is not None:
-                value = builder.span(action.parameters[i].placed(i))
-                expression += f" {value} {name}-{i + 1}"
-            options.append(expression)
-        builder.add(f"{name}-{begin}", " | ".join(options))
-    return f"{name}-0"

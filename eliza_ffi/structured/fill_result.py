@@ -29,7 +29,7 @@ class FilledSpan:
     text : str
         The text of the value in the answer.
     value : Any
-        The value that the text spells. If a pattern or rule matched text that is not JSON, this is
+        The value that the text spells. If a rule matched text that is not JSON, this is
         the text itself.
     logprob : float or None
         Natural logarithm of the value's probability among the allowed values, computed token by
@@ -157,9 +157,8 @@ class AnswerWriter:
 
     def write_value(self, placed: PlacedSpan, text: str, result: SpanResult) -> None:
         """Append the value of a span; raise NativeFaultError if the span does not allow it."""
-        data = text.encode("utf-8", "surrogatepass")
         try:
-            if len(data) not in placed.ends(data, 0):
+            if len(text) not in placed.ends(text, 0):
                 raise InvalidArgumentError("the span does not allow this text")
             value = placed.value(text)
         except InvalidArgumentError as error:

@@ -7,7 +7,6 @@ closing quote. Otherwise the value includes its own quotes.
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Generator, Iterator
@@ -17,16 +16,9 @@ from typing import Any
 
 from .._lazy import lazy_property
 from ..errors import InvalidArgumentError
-from .automata import (
-    INTEGER_PATTERN,
-    NUMBER_PATTERN,
-    STRING_BODY_PATTERN,
-    STRING_PATTERN,
-    Dfa,
-    compile_regex,
-)
 from .json_text import read_json, reject_constant, string_from_body
 from .spans import SkeletonSpan
+from .value_automata import followed_value
 
 JSON_DEPTH = 16
 """The deepest nesting of arrays and objects in a ``free-json`` value."""
@@ -36,15 +28,23 @@ MOST_SPACES = 20
 
 White space before and after the value is not allowed."""
 
+_INTEGER = "-?(?:0|[1-9][0-9]*)"
+_NUMBER = rf"{_INTEGER}(?:\.[0-9]+)?(?:[Ee][+-]?[0-9]+)?"
+# RFC 8259, section 7, but only text that decodes to valid Unicode.
+_STRING_BODY = (
+    r'(?:[^"\\\x00-\x1F\ud800-\udfff]|\\["\\/bfnrt]'
+    r"|\\u(?:[0-9A-CEFa-cef][0-9A-Fa-f]|[Dd][0-7])[0-9A-Fa-f]{2}"
+    r"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})*"
+)
 _PATTERNS = {
-    "number": NUMBER_PATTERN,
-    "integer": INTEGER_PATTERN,
-    "string": STRING_PATTERN,
-    "string-body": STRING_BODY_PATTERN,
+    "number": re.compile(_NUMBER),
+    "integer": re.compile(_INTEGER),
+    "string": re.compile(f'"{_STRING_BODY}"'),
+    "string-body": re.compile(_STRING_BODY),
+    "scalar": re.compile(f'"{_STRING_BODY}"|{_NUMBER}|true|false|null'),
 }
-_NEED_ESCAPE = "".join(map(chr, range(0x20))) + '"\\'
 _NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"]', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^"]', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,6 @@ class PlacedSpan:
             return {"json": "value", "depth": JSON_DEPTH}
         if self.span.kind == "free-string":
             return {"json": "string-body" if self.in_string else "string"}
-        if self.span.pattern is not None:
-            return {"dfa": _pattern_form(self.span.pattern, self.in_string)}
         return {"json": self.span.kind}
 
     def request_with_follow(self) -> dict[str, Any]:
@@ -138,39 +136,38 @@ class PlacedSpan:
         """
         if self.texts is not None:
             return {"choices": [text + follow for text in self.texts for follow in self.follow]}
-        value = _PATTERNS[self.request()["json"]]
-        follow = "|".join(re.escape(text) for text in self.follow)
-        return {"dfa": _pattern_form(f"{value}(?:{follow})", False)}
+        return {"dfa": followed_value(self.request()["json"], self.follow)}
 
     def value(self, text: str) -> Any:
         """Return the value that this text spells."""
         if self.span.kind == "enum" and self.texts is not None and self.span.enum_values:
             return self.span.enum_values[self.texts.index(text)]
-        is_free = self.span.rule is not None or self.span.kind == "pattern"
-        if is_free or (self.in_string and self.span.kind == "free-string"):
+        if self.span.rule is not None or (self.in_string and self.span.kind == "free-string"):
             try:
                 return string_from_body(text) if self.in_string else read_json(text)
             except InvalidArgumentError:
                 return text
         return read_json(text)
 
-    def ends(self, data: bytes, start: int) -> Iterator[int]:
-        """Yield the offsets at which a value that begins at `start` may end, in bytes.
+    def ends(self, text: str, start: int) -> Iterator[int]:
+        """Yield the indices at which a value that begins at `start` may end.
 
-        Grammar rules are not checked: the value of a span with a rule may end anywhere.
+        Of a number and of the inside of a string, this is only the last one: no text that may
+        follow could continue the value. Grammar rules are not checked: the value of a span with a
+        rule may end anywhere.
         """
         if self.is_literal:
             yield start
         elif self.texts is not None:
-            for text in self.texts:
-                if data.startswith(text.encode(), start):
-                    yield start + len(text.encode())
+            yield from (start + len(each) for each in self.texts if text.startswith(each, start))
         elif self.span.rule is not None:
-            yield from range(start, len(data) + 1)
-        elif self.span.kind == "free-json":
-            yield from _value_ends(data, start)
+            yield from range(start, len(text) + 1)
+        elif self.span.kind == "free-json" and text[start : start + 1] in ("{", "["):
+            yield from _container_ends(text, start)
         else:
-            yield from self.dfa().ends(data, start)
+            kind = "scalar" if self.span.kind == "free-json" else self.request()["json"]
+            found = _PATTERNS[kind].match(text, start)
+            yield from () if found is None else (found.end(),)
 
     def check_follower(self, following: str | None) -> None:
         """Check that the end of the value can be recognized by the text that follows.
@@ -201,39 +198,17 @@ class PlacedSpan:
                 f"{name} must not be followed by {following[0]!r}, which could be part of a number"
             )
 
-    def dfa(self) -> Dfa:
-        """Return the automaton of a number, a pattern or a string."""
-        if self.span.pattern is not None:
-            return pattern_dfa(self.span.pattern, self.in_string)
-        return pattern_dfa(_PATTERNS[self.request()["json"]], False)
-
 
 Script = Generator[PlacedSpan, Filled, None]
 """A generator of the spans of an answer, in order. The caller sends it the text written for each
 span, because a later span may depend on an earlier one."""
 
 
-@functools.lru_cache(maxsize=128)
-def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
-    """Return the automaton of a pattern, inside a JSON string without text that needs escapes."""
-    return compile_regex(pattern, _NEED_ESCAPE if in_string else "")
-
-
-@functools.lru_cache(maxsize=128)
-def _pattern_form(pattern: str, in_string: bool) -> dict[str, Any]:
-    return pattern_dfa(pattern, in_string).to_dict()
-
-
-def _value_ends(data: bytes, start: int) -> Iterator[int]:
-    """Yield the offsets at which a JSON value may end."""
-    if data[start : start + 1] not in (b"{", b"["):
-        yield from pattern_dfa(f"{STRING_PATTERN}|{NUMBER_PATTERN}|true|false|null", False).ends(
-            data, start
-        )
-        return
+def _container_ends(text: str, start: int) -> Iterator[int]:
+    """Yield the index at which an array or object ends, if it is one."""
     position, depth, n_spaces = start, 0, 0
-    for token in _TOKEN.finditer(data, start):
-        depth += (token.group() in (b"[", b"{")) - (token.group() in (b"]", b"}"))
+    for token in _TOKEN.finditer(text, start):
+        depth += (token.group() in "[{") - (token.group() in "]}")
         n_spaces = n_spaces + 1 if token.group().isspace() else 0
         is_gap = token.start() != position
         position = token.end()
@@ -241,15 +216,15 @@ def _value_ends(data: bytes, start: int) -> Iterator[int]:
             return
         if depth == 0:
             break
-    if depth == 0 and _is_json(data[start:position]):
+    if depth == 0 and _is_json(text[start:position]):
         yield position
 
 
-def _is_json(data: bytes) -> bool:
+def _is_json(text: str) -> bool:
     """Return whether this is JSON whose strings are valid Unicode."""
     try:
         value = json.loads(
-            data.decode(),
+            text,
             object_pairs_hook=list,  # to also check the values of repeated keys
             parse_constant=reject_constant,
             parse_int=str,  # Python rejects thousands of digits

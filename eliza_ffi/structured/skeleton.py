@@ -17,6 +17,7 @@ False
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,6 @@ from .._lazy import lazy_property
 from ..checks import check_each, check_kind, check_known
 from ..checks import check_text as check_string
 from ..errors import InvalidArgumentError
-from . import gbnf
 from .json_text import JsonScanner, read_json
 from .placed_span import PlacedSpan, Script
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
@@ -42,6 +42,13 @@ __all__ = [
 ]
 
 MOST_SPANS = 10_000
+
+# The lexical elements of a grammar in GBNF. Strings, classes and comments come first, because they
+# can contain text that looks like the other elements.
+_PIECE = re.compile(
+    r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\n]*|(?P<name>[A-Za-z0-9-]+)(?P<defines>\s*::=)?|.',
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -190,42 +197,51 @@ class Skeleton:
 
         Grammar rules are not checked: a span with a rule matches any text.
         """
-        data = check_string("text", text).encode("utf-8", "surrogatepass")
-        first = self.placed[0].before.encode()
-        if not data.startswith(first):
+        first = self.placed[0].before
+        if not check_string("text", text).startswith(first):
             return False
         ends = {len(first)}
         for placed in self.placed:
-            after = placed.after.encode()
             ends = {
-                end + len(after)
+                end + len(placed.after)
                 for start in ends
-                for end in placed.ends(data, start)
-                if data.startswith(after, end)
+                for end in placed.ends(text, start)
+                if text.startswith(placed.after, end)
             }
-        return len(data) in ends
-
-    def to_gbnf(self) -> str:
-        """Return a GBNF grammar that accepts exactly the answers that this skeleton allows."""
-        builder = gbnf.Builder()
-        parts = [gbnf.quoted(self.placed[0].before)]
-        for placed in self.placed:
-            parts += [builder.span(placed), gbnf.quoted(placed.after)]
-        return builder.grammar(" ".join(part for part in parts if part))
+        return len(text) in ends
 
     def _grammar_of(self, index: int, rule: str) -> str:
         if self.grammar is None:
             raise InvalidArgumentError(
                 f"spans[{index}]: the rule {rule!r} is not defined: the skeleton has no grammar"
             )
-        if rule not in gbnf.rule_names(self.grammar):
+        if rule not in _rule_names(self.grammar):
             raise InvalidArgumentError(
                 f"spans[{index}]: the skeleton's grammar does not define the rule {rule!r}"
             )
-        return gbnf.with_root(self.grammar, rule)
+        return _with_root(self.grammar, rule)
 
 
 def _only_text(span: SkeletonSpan, in_string: bool) -> str | None:
     """Return the spelling of a value that has exactly one, otherwise None."""
     texts = span.texts(in_string)
     return texts[0] if texts is not None and len(texts) == 1 else None
+
+
+def _rule_names(grammar: str) -> frozenset[str]:
+    """Return the names of the rules that a grammar defines."""
+    return frozenset(piece["name"] for piece in _PIECE.finditer(grammar) if piece["defines"])
+
+
+def _with_root(grammar: str, rule: str) -> str:
+    """Return the grammar with `rule` as its start rule. An existing ``root`` is renamed."""
+    if rule == "root":
+        return grammar
+    names, other = _rule_names(grammar), "former-root"
+    while other in names:
+        other += "-x"
+    renamed = _PIECE.sub(
+        lambda piece: other + (piece["defines"] or "") if piece["name"] == "root" else piece[0],
+        grammar,
+    )
+    return f"root ::= {rule}\n{renamed}"

@@ -21,7 +21,7 @@ from .json_text import json_text, string_body
 Scalar = str | int | float | bool | None
 """A JSON value that is not an array or object."""
 
-KINDS = ("literal", "enum", "number", "integer", "boolean", "free-string", "free-json", "pattern")
+KINDS = ("literal", "enum", "number", "integer", "boolean", "free-string", "free-json")
 """The kinds of span."""
 
 
@@ -33,8 +33,8 @@ class SkeletonSpan:
     ----------
     kind : str
         ``"literal"`` (the text `value`), ``"enum"`` (one of `enum_values`), ``"number"``,
-        ``"boolean"``, ``"free-string"`` (a JSON string), ``"free-json"`` (any JSON value), and two
-        kinds that elizaOS does not have: ``"integer"`` and ``"pattern"``.
+        ``"boolean"``, ``"free-string"`` (a JSON string), ``"free-json"`` (any JSON value), and
+        ``"integer"``, which elizaOS does not have.
     key : str or None
         The name of the field. The result contains the value under this name.
     value : str or None
@@ -44,10 +44,6 @@ class SkeletonSpan:
     rule : str or None
         The name of a rule in the skeleton's grammar. The value must match this rule instead of the
         kind.
-    pattern : str or None
-        A regular expression (see :func:`.automata.compile_regex`) that the whole text of a
-        ``"pattern"`` must match. The text is written without escaping, so inside a JSON string it
-        cannot contain any character that needs an escape.
 
     Raises
     ------
@@ -60,17 +56,16 @@ class SkeletonSpan:
     value: str | None = None
     enum_values: tuple[Scalar, ...] | None = None
     rule: str | None = None
-    pattern: str | None = None
 
     def __post_init__(self) -> None:
         check_one_of("kind", self.kind, KINDS)
-        for name in ("key", "value", "rule", "pattern"):
+        for name in ("key", "value", "rule"):
             text = getattr(self, name)
             if text is not None:
                 check_text(text, name)
         if self.enum_values is not None:
             object.__setattr__(self, "enum_values", _checked_values(self.enum_values))
-        for name, kind in (("value", "literal"), ("enum_values", "enum"), ("pattern", "pattern")):
+        for name, kind in (("value", "literal"), ("enum_values", "enum")):
             is_set = getattr(self, name) is not None
             if is_set and self.kind != kind:
                 raise InvalidArgumentError(

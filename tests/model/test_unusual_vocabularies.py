@@ -98,5 +98,6 @@ def test_answers_are_filled_if_an_ordinary_token_is_eos(
     with changed_model("gpt-2", with_text_as_eos(token)) as model:
         value = model.fill("Fill: ", schema, max_tokens=60).value
         assert set(value) == {"name", "count"}
-        spans = [{"kind": "pattern", "key": "x", "pattern": "[a-c]{2,4}"}]
-        assert set(model.fill("x: ", {"spans": spans}).text) <= set("abc")
+        spans = [{"kind": "free-string", "key": "x", "rule": "root"}]
+        skeleton = {"spans": spans, "grammar": "root ::= [a-c]{2,4}"}
+        assert set(model.fill("x: ", skeleton).text) <= set("abc")

@@ -333,7 +333,7 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(structured.SpanSamplerPlan)
     yield of(structured.SpanSamplerPlan.from_dict, data=plan.to_dict())
     yield of(plan.check, n_spans=1)
-    yield of(plan.sampling, **{"index": 1, "kind": "pattern", "call": structured.SpanSampling()})
+    yield of(plan.sampling, **{"index": 1, "kind": "free-json", "call": structured.SpanSampling()})
     yield of(structured.Skeleton, spans=(span,))
     yield of(structured.Skeleton.from_dict, data=SKELETON)
     yield of(skeleton.parse, text="true")

@@ -15,21 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from automata_walks import trimmed
+from automata_walks import DEAD, Dfa, trimmed
 from effort import share
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from native_vocabulary import NativeVocabulary, NativeWalk
 from simple_trie import PrefixOf, Recognizer, SimpleTrie
 
-from eliza_ffi.structured.automata import (
-    DEAD,
-    INTEGER_PATTERN,
-    NUMBER_PATTERN,
-    STRING_PATTERN,
-    Dfa,
-    compile_regex,
-)
+from eliza_ffi.structured.value_automata import followed_value
 
 pytestmark = pytest.mark.slow
 
@@ -39,11 +32,7 @@ many = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(120)
 )
 
-AUTOMATA = {
-    "string": compile_regex(STRING_PATTERN),
-    "number": compile_regex(NUMBER_PATTERN),
-    "integer": compile_regex(INTEGER_PATTERN),
-}
+AUTOMATA = {kind: Dfa.of(followed_value(kind)) for kind in ("string", "number", "integer")}
 
 # ---- reference recognizers ---------------------------------------------------------------------
 
@@ -90,7 +79,7 @@ class JsonValue:
             "string": string,
             "member's name": string,
             "number": Automaton(AUTOMATA["number"]),
-            "name": Automaton(compile_regex("true|false|null")),
+            "name": Automaton(Dfa.of_texts([b"true", b"false", b"null"])),
         }
 
     def step(self, place: JsonPlace, byte: int) -> JsonPlace | None:
@@ -223,27 +212,27 @@ def _table(of_bytes: list[int], moves: list[list[int]], accepting: list[bool]) -
     return trimmed(Dfa(classes.astype(np.uint8), np.array(moves)[:, used], np.array(accepting)))
 
 
-patterns = st.recursive(
-    st.sampled_from(["a", "b", "c", "é", ".", "[a-c]", "[^a]", r"\x00", "[é-€]"]),
-    lambda inner: st.one_of(
-        st.lists(inner, min_size=2, max_size=4).map("".join),
-        st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})"),
-        st.tuples(inner, st.sampled_from(["*", "?", "+", "{2}", "{1,3}"])).map(
-            lambda repeated: "(?:{}){}".format(*repeated)
-        ),
-    ),
-    max_leaves=8,
-)
+FOLLOWS = st.lists(st.sampled_from(["}", ",", ",a", ",ab", "}é"]), min_size=1, unique=True)
 
 
 @st.composite
 def values(draw: st.DrawFn, kind: str) -> Value:
     """Draw a value of this kind, with or without fixed text around it."""
     pieces = {"string": STRINGS, "number": NUMBERS, "integer": NUMBERS, "value": VALUES}
+    pieces["followed"] = VALUES
     inner: Any
-    if kind in ("table", "regex"):
-        dfa = draw(tables() if kind == "table" else patterns.map(compile_regex))
-        span, inner = {"dfa": dfa.to_dict()}, Automaton(dfa)
+    if kind in ("table", "texts", "followed"):
+        if kind == "table":
+            dfa = draw(tables())
+        elif kind == "texts":
+            dfa = Dfa.of_texts(
+                draw(st.lists(st.lists(st.sampled_from(PLAIN)).map(b"".join), min_size=1))
+            )
+        else:
+            dfa = Dfa.of(
+                followed_value(draw(st.sampled_from(list(AUTOMATA))), tuple(draw(FOLLOWS)))
+            )
+        span, inner = {"dfa": dfa.to_form()}, Automaton(dfa)
     elif kind == "value":
         depth = draw(st.sampled_from([1, 2, 3, 16, 64]))
         span, inner = {"json": kind, "depth": depth}, JsonValue(depth)
@@ -271,7 +260,9 @@ def vocabularies(draw: st.DrawFn, pieces: Sequence[bytes]) -> list[bytes]:
 # ---- masks ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["table", "regex", "string", "number", "integer", "value"])
+@pytest.mark.parametrize(
+    "kind", ["table", "texts", "followed", "string", "number", "integer", "value"]
+)
 @given(data=st.data())
 @many
 def test_masks_match_the_recursive_walk(hooks_path: Path, kind: str, data: st.DataObject) -> None:
@@ -388,8 +379,11 @@ def test_a_token_has_at_most_1023_bytes(hooks_path: Path) -> None:
     longest = b"a" * 1023
     native = NativeVocabulary(hooks_path, [longest, b"", longest[:1000], b"b"])
     assert native.n_nodes == 1025
-    assert native.walk({"dfa": compile_regex("a*").to_dict()}).allowed() == [0, 2]
-    assert native.walk({"dfa": compile_regex("a{1000}b").to_dict()}).allowed() == [2]
+    any_number = [0 if byte == ord("a") else DEAD for byte in range(256)]
+    loop = Dfa(np.arange(256), np.array([any_number]), np.array([True]))
+    assert native.walk({"dfa": loop.to_form()}).allowed() == [0, 2]
+    chain = Dfa.of_texts([b"a" * 1000 + b"b"])
+    assert native.walk({"dfa": chain.to_form()}).allowed() == [2]
     with pytest.raises(ValueError, match=r"token 1 has 1024 bytes, beyond the limit of 1023"):
         NativeVocabulary(hooks_path, [b"", longest + b"a"])
 
@@ -436,7 +430,7 @@ def test_native_json_automata_match_the_package_in_every_state(
             if int(targets[byte]) not in path_to:
                 path_to[int(targets[byte])] = path_to[state] + bytes([byte])
                 waiting.append(int(targets[byte]))
-    assert len(path_to) == dfa.n_states
+    assert len(path_to) == len(dfa.accepting)
 
 
 documents = st.recursive(

@@ -8,9 +8,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from automata_walks import shortest_completion
+from automata_walks import Dfa, shortest_completion
 from recording_binding import ALL, RecordingBinding
 
 from eliza_ffi.elizaos import (
@@ -29,7 +28,6 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.protocol import SpanResult
 from eliza_ffi.session.filling import Fillable
-from eliza_ffi.structured.automata import Dfa
 from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
 
@@ -75,13 +73,8 @@ def shortest_value(span: Mapping[str, Any]) -> str:
     if "choices" in span:
         return str(span["choices"][0])
     if "dfa" in span:
-        return shortest_completion(dfa_of(span["dfa"]), 0).decode()
+        return shortest_completion(Dfa.of(span["dfa"]), 0).decode()
     return {"string": '""', "number": "1"}.get(span.get("json", ""), "")
-
-
-def dfa_of(form: Mapping[str, Any]) -> Dfa:
-    accepting = np.isin(range(len(form["transitions"])), form["accepting"])
-    return Dfa(np.array(form["classes"]), np.array(form["transitions"]), accepting)
 
 
 SKELETON = Skeleton.from_dict(
@@ -192,16 +185,18 @@ def test_a_skeleton_that_is_not_json_has_span_values_only() -> None:
         {
             "spans": [
                 {"kind": "literal", "value": "Action: "},
-                {"kind": "pattern", "key": "action", "pattern": "REPLY|STOP"},
+                {"kind": "free-string", "key": "action", "rule": "root"},
                 {"kind": "literal", "value": "\nSure: "},
                 {"kind": "boolean", "key": "sure"},
             ]
-        }
+        },
+        'root ::= "REPLY" | "STOP"',
     )
-    result = fill(FillingBinding(), skeleton)
+    values = iter(["REPLY", "true"])
+    result = fill(FillingBinding(write=lambda request: next(values)), skeleton)
     assert result.value is None
     assert result.complete
-    assert result.fields["action"] in ("REPLY", "STOP")
+    assert result.fields["action"] == "REPLY"
     assert isinstance(result.fields["sure"], bool)
 
 

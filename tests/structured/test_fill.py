@@ -7,7 +7,6 @@ import functools
 import json
 import math
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
@@ -16,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gbnf_reader import Gbnf as GbnfReader
+from automata_walks import Dfa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
 from token_bytes import TokenBytes
 
+from bench.eliza_1.grammars import grammar_of
 from eliza_ffi import Gbnf
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.cli.demo_prompts import planner_prompt
@@ -30,6 +30,7 @@ from eliza_ffi.elizaos import ActionSkeleton, generate_args
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
+from eliza_ffi.session.run import open_stream
 from eliza_ffi.structured.fill_result import FillResult
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
@@ -131,7 +132,6 @@ def test_every_filled_skeleton_has_its_shape(
     )
     assert has_shape(fields, result.value)
     assert skeleton.matches(result.text)
-    assert GbnfReader(skeleton.to_gbnf()).accepts(result.text)
     assert spelled(any_model, result.tokens) == result.text
     assert [span.tokens for span in result.spans] == tokens_inside(any_model, result)
     assert all(not logprobs or span.logprob is not None for span in result.spans)
@@ -172,9 +172,8 @@ def test_fixed_text_gets_the_tokenizers_tokens(any_model: Model) -> None:
 
 def test_tokens_spell_spans_whose_spaces_llama_cpp_would_clean_up(any_model: Model) -> None:
     spaced = ["yes , it 's", "no ! They 're ?"]
-    pattern = "|".join(map(re.escape, spaced))
     spans: list[dict[str, Any]] = [
-        {"kind": "pattern", "pattern": pattern},
+        {"kind": "free-string", "rule": "root"},
         {"kind": "literal", "value": "\n"},
         {"kind": "free-string", "rule": "root"},
         {"kind": "literal", "value": " , "},
@@ -207,7 +206,6 @@ def test_a_choice_is_tokenized_together_with_the_text_around_it(any_model: Model
         {"kind": "free-json"},
         {"kind": "number"},
         {"kind": "integer"},
-        {"kind": "pattern", "pattern": "[a-zé]{3,9}(?: [a-z]+)?"},
     ],
     ids=lambda value: str(value["kind"]),
 )
@@ -218,7 +216,7 @@ def test_a_value_has_the_tokens_of_llama_cpps_grammar_sampler(
     # No fixed text comes first, because under a grammar the model chooses how to tokenize it.
     skeleton = Skeleton.from_dict({"spans": [value, {"kind": "literal", "value": "]"}]})
     most = 12
-    guided = any_model.generate(prompt, most, shape=Gbnf(skeleton.to_gbnf()))
+    guided = any_model.generate(prompt, most, shape=Gbnf(grammar_of(skeleton)))
     filled = any_model.fill(prompt, skeleton, max_tokens=most, on_limit="close")
     assert filled.tokens[:most] == guided.tokens
     assert filled.truncated or filled.tokens == guided.tokens
@@ -291,18 +289,21 @@ SHAPES = [
     ids=["objects", "one text", "half a character"],
 )
 @pytest.mark.parametrize("prompt", ["A shape: ", "hello world, 1.5 and\n"])
-def test_text_forced_by_a_pattern_gets_the_tokenizers_tokens(
+def test_text_forced_by_an_automaton_gets_the_tokenizers_tokens(
     any_model: Model, texts: list[str], prompt: str
 ) -> None:
-    pattern = "|".join(map(re.escape, texts))
-    skeleton = Skeleton((SkeletonSpan("pattern", pattern=pattern),))
-    result = any_model.fill(prompt, skeleton)
+    binding, args = any_model.binding, generate_args(any_model, prompt)
+    automaton = Dfa.of_texts([text.encode() for text in texts]).to_form()
+    with open_stream(binding, any_model.session.ctx, args.config()) as stream:
+        binding.prefill(stream, args.prompt_tokens)
+        result = binding.fill(stream, {"dfa": automaton})
+        n_passes = binding.stats(stream).passes_after_prompt
     slow = any_model.generate(prompt, shape=MasksOfStrings(any_model, texts))
     assert result.text == slow.text
-    assert result.tokens == tuple(slow.tokens)
-    assert result.forward_passes < len(result.tokens)
+    assert result.answer_tokens == tuple(slow.tokens)
+    assert n_passes < len(result.answer_tokens)
     if len(texts) == 1:
-        assert result.forward_passes == 0
+        assert n_passes == 0
 
 
 @contextmanager
@@ -422,13 +423,6 @@ def test_a_truncated_value_is_closed(library: Library) -> None:
     assert n_truncated > 10
 
 
-def test_a_value_that_cannot_end_at_the_limit_is_truncated(tiny_model: Model) -> None:
-    skeleton = Skeleton.from_dict({"spans": [{"kind": "pattern", "pattern": "[0-9]{40}"}]})
-    result = tiny_model.fill("x", skeleton, max_tokens=1, on_limit="close")
-    assert result.truncated
-    assert len(result.text) == 40
-
-
 def test_a_value_matches_its_grammar_rule(tiny_model: Model) -> None:
     spans = [
         {"kind": "literal", "value": '{"n":'},
@@ -519,8 +513,8 @@ def test_values_with_a_nul_are_escaped(any_model: Model) -> None:
 def test_cancelling_a_task_stops_the_fill(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digits = {"spans": [{"kind": "pattern", "pattern": "[0-9]{1200}"}]}
-    skeleton = Skeleton.from_dict(digits)
+    spans = [{"kind": "free-string", "rule": "digits"}]
+    skeleton = Skeleton.from_dict({"spans": spans}, "digits ::= [0-9]{300}")
     filling, cancelling = threading.Event(), threading.Event()
     fill = tiny_model.binding.fill
 
@@ -547,4 +541,4 @@ def test_cancelling_a_task_stops_the_fill(
     with monkeypatch.context() as patched:
         patched.setattr(tiny_model.binding, "fill", fill_while_it_is_cancelled)
         asyncio.run(cancelled())
-    assert len(tiny_model.fill("x", skeleton, max_tokens=5, on_limit="close").text) == 1200
+    assert len(tiny_model.fill("x", skeleton, max_tokens=0).text) == 300

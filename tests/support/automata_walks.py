@@ -1,15 +1,61 @@
-"""Search automata breadth-first, and remove their useless states."""
+"""Automata as tables: read them, search them breadth-first, and remove their useless states."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eliza_ffi.structured.automata import DEAD, Dfa
+DEAD = -1
+"""The entry of the transition table for "no next state"."""
 
-__all__ = ["first_difference", "shortest_completion", "trimmed"]
+
+@dataclass(frozen=True, eq=False)
+class Dfa:
+    """An automaton over bytes. The start state is 0."""
+
+    classes: NDArray[np.uint8]  # [256]
+    transitions: NDArray[np.int32]  # [n_states, n_classes]
+    accepting: NDArray[np.bool_]  # [n_states]
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Dfa:
+        """Read an automaton from a request to the library."""
+        accepting = np.isin(range(len(form["transitions"])), form["accepting"])
+        return cls(np.array(form["classes"]), np.array(form["transitions"]), accepting)
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[bytes]) -> Dfa:
+        """Return the automaton of a set of strings, whose classes are the bytes."""
+        states, rows = {b"": 0}, [[DEAD] * 256]
+        for text in texts:
+            for n, byte in enumerate(text):
+                target = states.setdefault(text[: n + 1], len(rows))
+                if target == len(rows):
+                    rows.append([DEAD] * 256)
+                rows[states[text[:n]]][byte] = target
+        accepting = np.isin(range(len(rows)), [states[text] for text in texts])
+        return cls(np.arange(256), np.array(rows), accepting)
+
+    def to_form(self) -> dict[str, Any]:
+        """Return the automaton as a part of a request to the library."""
+        return {
+            "classes": self.classes.tolist(),
+            "transitions": self.transitions.tolist(),
+            "accepting": np.flatnonzero(self.accepting).tolist(),
+        }
+
+    def accepts(self, text: bytes) -> bool:
+        """Return whether the automaton accepts a string."""
+        state = 0
+        for byte in text:
+            state = int(self.transitions[state, self.classes[byte]])
+            if state == DEAD:
+                return False
+        return bool(self.accepting[state])
 
 
 def shortest_completion(dfa: Dfa, state: int) -> bytes:
@@ -23,25 +69,6 @@ def shortest_completion(dfa: Dfa, state: int) -> bytes:
     return ways[state]
 
 
-def first_difference(one: Dfa, other: Dfa) -> bytes | None:
-    """Search pairs of states for the shortest string that only one of the automata accepts."""
-    found = deque([(0, 0, b"")])
-    seen = {(0, 0)}
-    while found:
-        a, b, text = found.popleft()
-        if (a >= 0 and bool(one.accepting[a])) != (b >= 0 and bool(other.accepting[b])):
-            return text
-        for byte in range(256):
-            pair = (
-                -1 if a < 0 else int(one.transitions[a, one.classes[byte]]),
-                -1 if b < 0 else int(other.transitions[b, other.classes[byte]]),
-            )
-            if pair not in seen:
-                seen.add(pair)
-                found.append((*pair, text + bytes([byte])))
-    return None
-
-
 def trimmed(dfa: Dfa) -> Dfa | None:
     """Return an automaton without its useless states; None if it accepts no string."""
     successors = [set(row) - {DEAD} for row in dfa.transitions.tolist()]
@@ -53,7 +80,7 @@ def trimmed(dfa: Dfa) -> Dfa | None:
     old = sorted(_reached(successors, [0]) & ending)
     if not old:
         return None
-    numbers = np.full(dfa.n_states + 1, DEAD, dtype=np.int32)  # the last entry is for -1
+    numbers = np.full(len(dfa.accepting) + 1, DEAD, dtype=np.int32)  # the last entry is for -1
     numbers[old] = np.arange(len(old))
     return Dfa(dfa.classes, numbers[dfa.transitions[old]], dfa.accepting[old])
 

@@ -22,8 +22,6 @@ scalars = (
     | st.floats(allow_nan=False, allow_infinity=False)
 )
 
-PATTERNS = ("[a-c]{1,3}", "x|yy|zzz", r"\d{2}-\d{2}", "(?:ab)+", "[ä-ü]{2}")
-
 
 @dataclass(frozen=True)
 class Field:
@@ -82,21 +80,19 @@ def _literal(text: str) -> SkeletonSpan:
 @st.composite
 def _field(draw: st.DrawFn, depth: int) -> Field:
     name = draw(texts)
-    kinds = ["enum", "number", "integer", "boolean", "free-string", "free-json", "pattern"]
+    kinds = ["enum", "number", "integer", "boolean", "free-string", "free-json"]
     kind = draw(st.sampled_from(kinds + ["object"] * (depth > 0)))
     if kind == "object":
         inner = draw(_fields(depth - 1))
         return Field(name, None, False, inner)
-    quoted = kind == "pattern" or (kind in ("enum", "free-string") and draw(st.booleans()))
-    values, pattern = None, None
+    quoted = kind in ("enum", "free-string") and draw(st.booleans())
+    values = None
     if kind == "enum":
         # If the literals have the quotes, only strings can be values.
         pool = texts if quoted else scalars
         listed = draw(st.lists(pool, min_size=1, max_size=5, unique_by=json_text))
         values = tuple(listed)
-    if kind == "pattern":
-        pattern = draw(st.sampled_from(PATTERNS))
-    span = SkeletonSpan(kind, name, enum_values=values, pattern=pattern)
+    span = SkeletonSpan(kind, name, enum_values=values)
     return Field(name, span, quoted)
 
 
