@@ -55,7 +55,8 @@ def requests(model: Model) -> dict[str, Callable[[], Any]]:
     """Return the requests by their names."""
     post = served(model)
     chat: dict[str, Any] = {"messages": MESSAGES, "max_tokens": 8, "seed": 1}
-    tools = {"tools": [tool("close"), tool("open")], "tool_choice": "required"}
+    tools: dict[str, Any] = {"tools": [tool("close"), tool("open")], "tool_choice": "required"}
+    tools["parallel_tool_calls"] = False
     return {
         "choose between two labels": lambda: model.choose("Open?", ["yes", "no"]),
         "decide two questions": lambda: model.decide("It crashes.", QUESTIONS),

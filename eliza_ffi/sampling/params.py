@@ -262,10 +262,12 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, (is_allowed, allowed) in _ALLOWED.items():
             value = getattr(self, name)
-            if not is_allowed(value):
+            if value is not getattr(Sampling, name) and not is_allowed(value):
                 raise wrong(name, allowed, value)
-        object.__setattr__(self, "dry_sequence_breakers", _breakers(self.dry_sequence_breakers))
-        object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
+        for name, read in (("dry_sequence_breakers", _breakers), ("logit_bias", _biases)):
+            value = getattr(self, name)
+            if value is not getattr(Sampling, name):
+                object.__setattr__(self, name, read(value))
         self._check_together()
 
     @classmethod

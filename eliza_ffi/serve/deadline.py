@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -44,21 +44,32 @@ class Deadline:
             raise self.passed() from None
 
 
-async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline: Deadline) -> T:
+async def while_wanted(
+    work: Coroutine[Any, Any, T],
+    receive: Receive,
+    deadline: Deadline,
+    idle: Callable[[], Awaitable[float]] | None = None,
+) -> T:
     """Run `work` to its end, or cancel it when the deadline passes or the client disconnects.
 
     The HTTPError or ClientDisconnect is raised only after `work` has ended. The body of the request
-    must have been read with `receive`.
+    must have been read with `receive`. `idle` is called at once, and again after as many seconds as
+    it returns.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_gone(receive))
     try:
-        await asyncio.wait(
-            (working, leaving), timeout=deadline.left, return_when=asyncio.FIRST_COMPLETED
-        )
-        if working.done():
-            return working.result()
-        raise ClientDisconnect if leaving.done() else deadline.passed()
+        while True:
+            left = deadline.left if idle is None else min(deadline.left, await idle())
+            await asyncio.wait(
+                (working, leaving), timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if working.done():
+                return working.result()
+            if leaving.done():
+                raise ClientDisconnect
+            if not deadline.left:
+                raise deadline.passed()
     finally:
         await cancelled(working, leaving)
 

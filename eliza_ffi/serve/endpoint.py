@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -151,8 +150,9 @@ class EndpointApp:
                 message = "the model cannot generate text; use /v1/embeddings"
                 raise HTTPError(501, message, "not_supported")
             body = await deadline.before_end(read_body(Request(scope, receive)))
-            async with sender.with_comments(partial(self._streams, body)):
-                await while_wanted(self._respond(body, deadline, sender), receive, deadline)
+            request = await _read(self._endpoint.kind, body)
+            idle = sender.comment if getattr(request, "stream", None) else None
+            await while_wanted(self._respond(request, deadline, sender), receive, deadline, idle)
         except ClientDisconnect:
             if not sender.has_begun:
                 await sender.response(Response(status_code=CLIENT_GONE))
@@ -162,17 +162,7 @@ class EndpointApp:
             if not (sender.has_begun and isinstance(error, HTTPError)):
                 raise  # a failure, which the guard logs
 
-    async def _streams(self, body: bytes) -> bool:
-        """Return whether the answer to a request will be a stream."""
-        if not self._endpoint.can_stream:
-            return False
-        try:
-            request = await _read(self._endpoint.kind, body)
-        except HTTPError:  # _respond will raise it, too
-            return False
-        return bool(request.stream)
-
-    async def _respond(self, body: bytes, deadline: Deadline, sender: _Sender) -> None:
+    async def _respond(self, request: Body, deadline: Deadline, sender: _Sender) -> None:
         """Wait in the queue, run the handler, and send its answer."""
         endpoint, state = self._endpoint, self._state
         async with state.admission.place(endpoint.decides) as waited:
@@ -181,7 +171,6 @@ class EndpointApp:
                 **vars(state), deadline=deadline, waited=waited, input_name=endpoint.input_name
             )
             try:
-                request = await _read(endpoint.kind, body)
                 answer = await endpoint.answer(request, context)
                 if not isinstance(answer, dict):
                     await sender.stream(answer)
@@ -223,28 +212,17 @@ class _Sender:
     async def response(self, response: Response) -> None:
         await response(self._scope, self._receive, self._send)
 
-    @asynccontextmanager
-    async def with_comments(self, streams: Callable[[], Awaitable[bool]]) -> AsyncIterator[None]:
-        """Send comments while a stream is silent.
+    async def comment(self) -> float:
+        """Send a comment if a stream has been silent; return the seconds until the next one.
 
         The first comment begins the stream if it has not begun, for example because the request
-        waits in the queue. `streams` returns whether the response will be a stream.
+        waits in the queue.
         """
-        commenting = asyncio.ensure_future(self._comment(streams))
-        try:
-            yield
-        finally:
-            await cancelled(commenting)
-
-    async def _comment(self, streams: Callable[[], Awaitable[bool]]) -> None:
-        while not self._lines:  # JSON Lines have no comments
-            due = self._last_time + COMMENT_SECONDS - time.monotonic()
-            if due > 0:
-                await asyncio.sleep(due)
-                continue
-            if not self.has_begun and not await streams():
-                return
-            await self._part(b": waiting\n\n")
+        left = self._last_time + COMMENT_SECONDS - time.monotonic()
+        if left > 0:
+            return left
+        await self._part(b": waiting\n\n")
+        return COMMENT_SECONDS
 
     async def stream(self, events: AsyncGenerator[dict[str, Any], None]) -> None:
         """Send events; the head is sent before the first event if that does not come soon."""

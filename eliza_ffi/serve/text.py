@@ -37,6 +37,7 @@ from ..session.tool_calls import (
 )
 from ..structured.fill_result import FillResult
 from ..structured.shape import Gbnf, shape_of
+from .deadline import cancelled
 from .endpoint import RequestContext
 from .http_error import HTTPError, invalid
 from .text_fields import Limit
@@ -402,19 +403,25 @@ async def _one_each(
             else:
                 yield index, step
     finally:
-        for each in pumps:
-            each.cancel()
-        await asyncio.wait(pumps)
+        await cancelled(*pumps)
 
 
 async def all_answers(context: RequestContext, request: AnswerRequest) -> list[Answer]:
     """Return all complete answers, which are written at the same time."""
-    found: dict[int, Answer] = {}
-    async with aclosing(_one_each(await started(context, request, with_steps=False))) as steps:
-        async for index, step in steps:
-            assert isinstance(step, Answer)
-            found[index] = step
-    return [found[index] for index in sorted(found)]
+
+    async def whole(steps: AsyncGenerator[Step, None]) -> Any:
+        async with aclosing(steps):
+            async for step in steps:
+                last = step
+        return last
+
+    answers = await started(context, request, with_steps=False)
+    writing = [asyncio.ensure_future(whole(steps)) for steps in answers]
+    try:
+        found: list[Answer] = await asyncio.gather(*writing)
+        return found
+    finally:
+        await cancelled(*writing)
 
 
 async def chunks(
