@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -124,7 +124,7 @@ class Members:
         CDATA.
     """
 
-    of_type: Mapping[str, Member]
+    of_type: Mapping[str, Member] = field(hash=False)
     between: str = ""
     sort: bool = False
     quoted_characters: str = ""
@@ -285,4 +285,4 @@ WRITERS: dict[str, Callable[[Any], str]] = {"raw": str, "json": Json().write, "p
 
 def fill_pieces(pieces: Pieces, holes: Mapping[Hole, str]) -> str:
     """Return pieces as text, with the holes filled in."""
-    return "".join(piece if isinstance(piece, str) else holes[piece] for piece in pieces)
+    return "".join([piece if isinstance(piece, str) else holes[piece] for piece in pieces])

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._lazy import lazy_property
 from ..checks import check_flag, check_kind, check_text, wrong
 from ..errors import InvalidArgumentError
+from ..structured.limits import checked_schema
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -37,6 +39,11 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]
     strict: bool | None = None
+
+    @lazy_property
+    def schema(self) -> str:
+        """The schema of the parameters as JSON; see :func:`.limits.checked_schema`."""
+        return checked_schema(self.parameters)
 
     @property
     def definition(self) -> dict[str, Any]:

@@ -16,24 +16,26 @@ Each request begins with the tokens of the previous request, which are already i
 from __future__ import annotations
 
 import codecs
+import functools
 import itertools
 import json
 import math
 import random
 import string
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._lazy import lazy_property
+from .._lazy import lazy_property, once_for_each
 from ..chat.call_format import CallFormat, Hole, fill_pieces
-from ..chat.call_grammar import call_grammar, first_texts
+from ..chat.call_grammar import CallGrammar, call_grammar, first_texts
 from ..chat.call_pieces import CallPieces
 from ..chat.call_reader import parse_call
 from ..chat.template import Messages, check_messages
@@ -53,9 +55,8 @@ from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePa
 from ..errors import ChatTemplateError, FillError, InvalidArgumentError
 from ..library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF, StreamStep
 from ..sampling.params import Sampling
-from ..structured.limits import checked_schema
 from ..structured.shape import Shape
-from ..structured.token_texts import TokenTexts
+from ..structured.token_texts import continued_tokens
 from ..structured.validation import schema_validator
 from .generation import Generation
 from .options import CacheOptions
@@ -89,6 +90,9 @@ class ToolSettings(TypedDict, total=False):
     think: int
     cache: CacheOptions | None
 
+
+Row: TypeAlias = tuple[int, ...]
+"""A token sequence."""
 
 SETTINGS = frozenset(ToolSettings.__annotations__)
 OWN = frozenset(("max_tokens", "tool_choice", "chat_template_kwargs"))
@@ -263,7 +267,7 @@ class ToolRequest:
         The number of calls in the conversation, if the format numbers calls across turns.
     generation : GenerationRequest
         The settings, and the prompt up to the beginning of a call or an answer in words.
-    vocabulary : TokenTexts
+    texts : CallTexts
     words : GenerationRequest or None
         The request for an answer in words if it has a limit, such as a schema; None = no limit.
     """
@@ -275,23 +279,37 @@ class ToolRequest:
     max_calls: int
     earlier_calls: int
     generation: GenerationRequest
-    vocabulary: TokenTexts
+    texts: CallTexts
     words: GenerationRequest | None = None
 
-    def read(self, text: str) -> list[int]:
-        """Return the tokens of fixed text that follows other text."""
-        # Some tokenizers add a space at the beginning, but not after a line break.
-        anchor = self.session.tokenize("\n", False, True)
-        tokens = self.session.tokenize("\n" + text, False, True)
-        if tokens[: len(anchor)] == anchor:
-            return tokens[len(anchor) :]
-        return self.session.tokenize(text, False, True)
+
+class CallTexts:
+    """The fixed text of a model's calls as tokens, and the grammars of its tools.
+
+    They depend only on the model, so the most recent ones are kept as long as the session.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = weakref.proxy(session)
+        self.vocabulary = session.vocabulary()
+        self.read = functools.lru_cache(maxsize=1024)(self._read)
+        self.split = functools.lru_cache(maxsize=256)(self._split)
+        self.grammar = functools.lru_cache(maxsize=128)(self._grammar)
 
     def text(self, tokens: Sequence[int]) -> bytes:
         """Return the bytes of tokens, with control tokens spelled out."""
-        return b"".join(self.vocabulary.texts[token] for token in tokens)
+        return b"".join(map(self.vocabulary.texts.__getitem__, tokens))
 
-    def split(self, text: str) -> list[str | int]:
+    def _read(self, text: str) -> Row:
+        """Return the tokens of fixed text that follows other text."""
+        session = self._session
+        return tuple(continued_tokens(lambda text: session.tokenize(text, False, True), text))
+
+    def _grammar(self, format: CallFormat, schema: str, before: str, after: str) -> CallGrammar:
+        """Return the grammar of the arguments and the fixed text around them."""
+        return call_grammar(format, json.loads(schema), before, after, self.split)
+
+    def _split(self, text: str) -> list[str | int]:
         """Split fixed text into plain text and control tokens."""
         parts: list[str | int] = []
         plain: list[int] = []
@@ -304,6 +322,9 @@ class ToolRequest:
             parts += [token] if token >= 0 else []
             plain = []
         return parts
+
+
+call_texts = once_for_each(CallTexts)
 
 
 def tool_request(
@@ -360,14 +381,14 @@ def tool_request(
         max_calls=max_calls if format.parallel else 1,
         earlier_calls=earlier if format.index_continues else 0,
         generation=generation,
-        vocabulary=session.vocabulary(),
+        texts=call_texts(session),
         words=shaped,
     )
     for tool in listed:  # reject unsupported schemas before anything runs
         with naming("tools"), _named(tool):
-            checked_schema(tool.parameters)
+            schema = tool.schema
             if tool in offered:
-                call_grammar(format, tool.parameters, "", "", request.split)
+                request.texts.grammar(format, schema, "", "")
     start = replace(generation, prompt_tokens=_turn_start(request, tokens))
     return replace(request, generation=start)
 
@@ -477,16 +498,16 @@ def _turn_start(request: ToolRequest, tokens: Sequence[int]) -> list[int]:
     format, kept, taken = request.format, list(tokens), b""
     cut = format.cut.encode()
     while len(taken) < len(cut):
-        taken = request.text([kept.pop()]) + taken
+        taken = request.texts.text([kept.pop()]) + taken
     if not taken.endswith(cut):  # some templates have no generation prompt after a tool result
         return list(tokens)
     between = taken[: len(taken) - len(cut)].decode() + format.lead
-    return kept + (request.read(between) if between else [])
+    return [*kept, *request.texts.read(between)] if between else kept
 
 
 def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
     """Return token masks for a call's arguments and the fixed text around them."""
-    made = call_grammar(request.format, tool.parameters, before, after, request.split)
+    made = request.texts.grammar(request.format, tool.schema, before, after)
     return request.session.guidance().lark(
         made.lark, json_after=made.json_after, most_digits=made.most_digits, plan=made.plan
     )
@@ -529,10 +550,6 @@ class Beginning:
 
 class _LimitReached(Exception):  # noqa: N818 - an outcome
     """A call does not fit into `max_tokens`."""
-
-
-Row = tuple[int, ...]
-"""A token sequence."""
 
 
 @dataclass(frozen=True)
@@ -636,7 +653,7 @@ class ToolTurn:
             return dict(zip(names, self._choose(ways), strict=True))
         names.append(None)
         if index == 0 and (text_start := self.request.format.text_start):
-            ways.append((tuple(self.request.read(text_start)),))
+            ways.append((self.request.texts.read(text_start),))
             return dict(zip(names, self._choose(ways), strict=True))
         call = self._probability_of_call(starts, index)
         found = [*(call * each for each in self._choose(ways)), 1 - call]
@@ -651,8 +668,8 @@ class ToolTurn:
         if format.call[place - 1] is Hole.NAME:  # one name may begin with another
             after = self._fill(format.call[place + 1 :], tool, index, id)
             following = first_texts(format, tool.parameters, after)
-        rows = tuple(tuple(self.request.read(text + each)) for each in following)
-        return _Start(tool, text, tuple(self.request.read(text)), rows)
+        read = self.request.texts.read
+        return _Start(tool, text, read(text), tuple([read(text + each) for each in following]))
 
     def _before(self, index: int) -> str:
         """Return the fixed text before call number `index` of the turn, from 0."""
@@ -667,12 +684,12 @@ class ToolTurn:
         format = self.request.format
         text = self._before(index) + format.call_start.removeprefix(format.open)
         rows = [row for start in starts for row in start.rows]
-        common = tuple(commonprefix([tuple(self.request.read(text)), *rows]))
+        common = tuple(commonprefix([self.request.texts.read(text), *rows]))
         return min(math.fsum(map(self._probability, [common] if common else rows)), 1.0)
 
     def _probability(self, tokens: Sequence[int]) -> float:
         """Return the probability that the model continues with these tokens."""
-        masks = Beginning(self.request.vocabulary.n_words, forced=tokens)
+        masks = Beginning(self.request.texts.vocabulary.n_words, forced=tokens)
         plain = GenerationRequest(
             self._tokens, **self._stream, max_tokens=len(tokens), constraint=masks, logprobs=0
         )
@@ -720,7 +737,7 @@ class ToolTurn:
         format = request.format
         place = format.call.index(Hole.ARGUMENTS)
         after = self._fill(format.call[place + 1 :], start.tool, index, id)
-        first = next(iter(request.split(after)), "")
+        first = next(iter(request.texts.split(after)), "")
         near = first if isinstance(first, str) else ""
         most = request.generation.max_tokens
         if self._ends_at_limit and most:
@@ -729,7 +746,7 @@ class ToolTurn:
                 raise _LimitReached
         self._tokens += fixed
         opening = start.text.removeprefix(self._before(index))
-        validate = schema_validator(checked_schema(start.tool.parameters))
+        validate = schema_validator(start.tool.schema)
 
         def value(text: str) -> dict[str, Any]:
             call = opening + text.removeprefix(before) + after.removeprefix(near)
@@ -750,7 +767,7 @@ class ToolTurn:
         pieces = CallPieces(format, start.tool.parameters, before, near)
         piece = partial(CallPiece, id, start.tool.name)
         result = yield from self._written(args, pieces, piece)
-        text = request.text(result.tokens).decode("utf-8", "replace")
+        text = request.texts.text(result.tokens).decode("utf-8", "replace")
         try:
             (filled,) = Reading(shape, False).take(replace(result, text=text))
         except FillError as error:
@@ -765,7 +782,7 @@ class ToolTurn:
                 "lists of the tool's schema",
                 error.partial,
             ) from None
-        self._tokens += [*result.tokens, *request.read(after.removeprefix(near))]
+        self._tokens += [*result.tokens, *request.texts.read(after.removeprefix(near))]
         arguments: dict[str, Any] = filled.value
         if self._with_steps:
             yield piece(pieces.finish(arguments))
@@ -782,7 +799,7 @@ class ToolTurn:
         for step in self._steps(args):
             if isinstance(step, RunResult):
                 return step
-            text = pieces.push(decoder.decode(self.request.text(step.tokens)))
+            text = pieces.push(decoder.decode(self.request.texts.text(step.tokens)))
             if text:
                 yield piece(text)
         raise AssertionError("the last step is the result")
@@ -794,11 +811,11 @@ class ToolTurn:
         text after them is left to the grammar, so that a token can span that text and the
         arguments.
         """
-        request, tokens = self.request, start.tokens
-        controls = request.vocabulary.controls
+        texts, tokens = self.request.texts, start.tokens
+        controls = texts.vocabulary.controls
         n_fixed = max([n_decided, *(i for i, token in enumerate(tokens, 1) if token in controls)])
         for n in range(n_fixed, len(tokens)):
-            rest = start.text.encode()[len(request.text(tokens[:n])) :]
+            rest = start.text.encode()[len(texts.text(tokens[:n])) :]
             with suppress(UnicodeDecodeError):
                 return list(tokens[:n]), rest.decode()
         return list(tokens), ""
@@ -812,12 +829,12 @@ class ToolTurn:
         request = self.request
         args = replace(request.words or request.generation, prompt_tokens=self._tokens)
         if request.format.text_start:
-            tokens = [*self._tokens, *request.read(request.format.text_start)]
+            tokens = [*self._tokens, *request.texts.read(request.format.text_start)]
             args = replace(args, prompt_tokens=tokens)
         elif request.words is None:
             begin = request.format.call_start
-            calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
-            masks = Beginning(request.vocabulary.n_words, forbidden=calls)
+            calls = {request.texts.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
+            masks = Beginning(request.texts.vocabulary.n_words, forbidden=calls)
             args = replace(args, constraint=masks)
         for step in self._steps(args):
             if isinstance(step, RunResult):

@@ -38,6 +38,8 @@ CLOSING = (b"}", b"]", b",", b"0", b"n", b"t", b"f", b'"', b"{", b"[")
 
 CLOSING_IN_STRING = (b'"',)
 
+_LARK = "Lark grammar"
+
 TOO_COMPLEX = ("Stop: LexerTooComplex", "Stop: ParserTooComplex")
 """llguidance's reasons for giving up because of the constraint, which it may find only during a
 text. Its error texts contain them; `stop_reason` returns only "InternalError"."""
@@ -293,16 +295,12 @@ class Guidance:
         InvalidArgumentError
             If llguidance rejects the grammar.
         """
-        from llguidance import LLMatcher
-
         after = tuple(map(str.encode, check_each("json_after", json_after, str, "a string")))
         check_whole("most_digits", most_digits, 1)
         if plan is not None:
             check_kind("plan", plan, SchemaPlan, "a SchemaPlan or None")
-        kind = "Lark grammar"
-        _check_schemas_of(checked_text(kind, grammar))
         limit = (most_digits, after) if after else None
-        return self._masks(kind, LLMatcher.grammar_from_lark(grammar), limit, plan=plan)
+        return self._masks(_LARK, checked_text(_LARK, grammar), limit, plan=plan)
 
     def _masks(
         self,
@@ -337,6 +335,9 @@ class Guidance:
     ) -> GuidanceMasks:
         from llguidance import LLMatcher
 
+        if kind == _LARK:
+            _check_schemas_of(grammar)
+            grammar = LLMatcher.grammar_from_lark(grammar)
         vocabulary = self._read_vocabulary()
         if self._tokenizer is None:
             self._tokenizer = _tokenizer_of(vocabulary)
