@@ -74,22 +74,14 @@ class BackendRun:
 
 
 def measure(
-    subject: Subject, path: Path, texts: Sequence[str], effort: ChoiceEffort, name: str = ""
+    subject: Subject,  # the library, and how many layers it puts on devices
+    path: Path,  # the model's file
+    texts: Sequence[str],  # the labels
+    # The rounds over all prompts, and the mean seconds that each method may take.
+    effort: ChoiceEffort,
+    name: str = "",  # reported on standard error with the time of the measurement, if not empty
 ) -> dict[str, Any]:
     """Measure all methods on one model.
-
-    Parameters
-    ----------
-    subject
-        The library, and how many layers it puts on devices.
-    path
-        The model's file.
-    texts
-        The labels.
-    effort
-        The rounds over all prompts, and the mean seconds that each method may take.
-    name
-        Reported on standard error with the time of the measurement, if not empty.
 
     Returns
     -------

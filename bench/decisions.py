@@ -87,22 +87,14 @@ FULL = DecisionPlan(
 
 def run(
     plan: DecisionPlan,
-    cells: Sequence[DecisionCell],
-    n_threads: int = 0,
+    cells: Sequence[DecisionCell],  # the cells to measure
+    n_threads: int = 0,  # compute threads of every method; 0 = eliza-ffi's default number
+    # A function with the signature of `measure_cell`.
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
     """Measure cells of a plan and return the results.
 
     If the run is interrupted with Ctrl-C, the results have the cells measured so far.
-
-    Parameters
-    ----------
-    cells
-        The cells to measure.
-    n_threads
-        Compute threads of every method; 0 = eliza-ffi's default number.
-    measure
-        A function with the signature of `measure_cell`.
     """
     subjects = {subject.name: subject for subject in SUBJECTS}
     peers = {name: each.needs() for name, each in METHODS.items() if each.needs is not None}

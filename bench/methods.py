@@ -28,17 +28,11 @@ TOKENS_ALONE = "the tokens alone"
 
 @dataclass(frozen=True)
 class BenchMethod:
-    """A compared method.
+    """A compared method."""
 
-    Attributes
-    ----------
-    decides : callable
-        Creates a `Decider`, which answers questions about an input.
-    needs : callable or None
-        Finds the library or program that the method requires, and returns it as a `Peer`.
-    """
-
+    # Creates a `Decider`, which answers questions about an input.
     decides: Callable[[DecidingSetting], Decider]
+    # Finds the library or program that the method requires, and returns it as a `Peer`.
     needs: Callable[[], Peer] | None = None
 
 

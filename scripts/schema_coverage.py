@@ -37,16 +37,14 @@ _PLACE = re.compile(r"^(unsupported )?(JSON schema at )?#\S*: ")
 _DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|#/\S*|\d+")
 
 
-def count(text: str, found: Counter[str], why: Counter[str], model: Model | None, n: int) -> None:
-    """Compile a schema, and let the model, if any, write `n` answers to it.
-
-    Parameters
-    ----------
-    found
-        Gets the counts of the folder, by the names in `COLUMNS`.
-    why
-        Gets the reasons for rejections and for relaxed constraints.
-    """
+def count(
+    text: str,
+    found: Counter[str],  # gets the counts of the folder, by the names in `COLUMNS`
+    why: Counter[str],  # gets the reasons for rejections and for relaxed constraints
+    model: Model | None,
+    n: int,
+) -> None:
+    """Compile a schema, and let the model, if any, write `n` answers to it."""
     try:
         schema = schema_of(json.loads(text))
     except (ValueError, RecursionError):

@@ -36,30 +36,20 @@ SETTLING_SECONDS = 0.2
 
 
 def measure_cells(
-    name: str,
-    path: Path,
+    name: str,  # the name of the model in the results
+    path: Path,  # the file of the model
     data: DataSet,
     seed: int,
     methods: Sequence[AnswerMethod],
     n_rows: int,
+    # Seconds after which a method gets no more turns. Its figures are then about fewer rows.
     budget: float,
-    n_threads: int = 0,
+    n_threads: int = 0,  # compute threads of the language models; 0 = eliza-ffi's default number
 ) -> list[dict[str, Any]]:
     """Measure methods on the first test rows, and return the figures of each method.
 
     The methods take turns, so a slow moment of the machine affects them all. A method that fails
     has only a ``problem``.
-
-    Parameters
-    ----------
-    name
-        The name of the model in the results.
-    path
-        The file of the model.
-    budget
-        Seconds after which a method gets no more turns. Its figures are then about fewer rows.
-    n_threads
-        Compute threads of the language models; 0 = eliza-ffi's default number.
     """
     problems: dict[str, str] = {}
     rows = data.test[:n_rows]

@@ -36,20 +36,14 @@ RATING_CUTS = (-2.0, -0.5, 0.5, 2.0)
 
 @dataclass(frozen=True)
 class DataSet:
-    """A question with labelled rows.
-
-    Attributes
-    ----------
-    train : tuple of Row
-        The rows to learn from. They begin with `FIRST_OF_EACH` rows of every option. In the rest,
-        the options are as frequent as in the test rows.
-    test : tuple of Row
-        The rows to measure on. The options are equally frequent in all parts of the list.
-    """
+    """A question with labelled rows."""
 
     name: str
     question: Question
+    # The rows to learn from. They begin with `FIRST_OF_EACH` rows of every option. In the rest, the
+    # options are as frequent as in the test rows.
     train: tuple[Row, ...]
+    # The rows to measure on. The options are equally frequent in all parts of the list.
     test: tuple[Row, ...]
 
     @property
@@ -74,17 +68,11 @@ def values_of(question: Question) -> tuple[str | bool, ...]:
 
 @dataclass(frozen=True)
 class Source:
-    """How to make a data set: its question, its rows, and how to sample them.
-
-    Attributes
-    ----------
-    balanced : bool
-        Whether to make all options equally frequent.
-    """
+    """How to make a data set: its question, its rows, and how to sample them."""
 
     question: Question
     rows: Callable[[], Iterator[Row]]
-    balanced: bool = False
+    balanced: bool = False  # whether to make all options equally frequent
     n_train: int = N_TRAIN
 
 

@@ -33,53 +33,28 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What a method is opened with.
+    """What a method is opened with."""
 
-    Attributes
-    ----------
-    path : Path
-        The file of the model.
-    model : Model
-        The model, opened by eliza-ffi.
-    rows : tuple of Row
-        The measured rows.
-    n_threads : int
-        Compute threads of the language models.
-    """
-
-    path: Path
-    model: Model
+    path: Path  # the file of the model
+    model: Model  # the model, opened by eliza-ffi
     data: DataSet
-    rows: tuple[Row, ...]
-    n_threads: int
+    rows: tuple[Row, ...]  # the measured rows
+    n_threads: int  # compute threads of the language models
 
 
 @dataclass(frozen=True)
 class AnswerMethod:
-    """A compared method.
-
-    Attributes
-    ----------
-    open : callable
-        Prepares the method for a model and a data set. Closing the stack frees its resources.
-    n_labels : int
-        How many labelled rows it learns from.
-    per_option : int
-        How many labelled rows of every option it learns from, for methods with examples.
-    reads_options : bool
-        Whether the order of the options can change its answers.
-    most_rows : int
-        The most rows that it answers, for slow methods.
-    is_timed : bool
-        Whether its time is reported. Methods that share what the model has read have none.
-    """
+    """A compared method."""
 
     name: str
+    # Prepares the method for a model and a data set. Closing the stack frees its resources.
     open: Callable[[Subject, ExitStack], Ask]
-    n_labels: int = 0
+    n_labels: int = 0  # how many labelled rows it learns from
+    # How many labelled rows of every option it learns from, for methods with examples.
     per_option: int = 0
-    reads_options: bool = True
-    most_rows: int = 100_000
+    reads_options: bool = True  # whether the order of the options can change its answers
+    most_rows: int = 100_000  # the most rows that it answers, for slow methods
+    # Whether its time is reported. Methods that share what the model has read have none.
     is_timed: bool = True
 
     def labels_used(self, data: DataSet) -> int:

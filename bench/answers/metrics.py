@@ -42,16 +42,11 @@ def accuracy_interval(right: NDArray[np.bool_], n_samples: int = 10_000) -> tupl
     return float(low), float(high)
 
 
-def equal_mass_error(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """Return the ECE with `BINS` bins that have the same number of answers.
-
-    Parameters
-    ----------
-    sure
-        The probabilities of the answers.
-    right
-        Whether each answer is right.
-    """
+def equal_mass_error(
+    sure: NDArray[np.float64],  # the probabilities of the answers
+    right: NDArray[np.bool_],  # whether each answer is right
+) -> float:
+    """Return the ECE with `BINS` bins that have the same number of answers."""
     order = np.argsort(sure, kind="stable")
     gaps = sure[order] - right[order]
     return float(sum(abs(part.sum()) for part in np.array_split(gaps, BINS)) / len(gaps))

@@ -49,17 +49,10 @@ more prompts."""
 
 @dataclass(frozen=True)
 class ChoiceEffort:
-    """How long to measure.
+    """How long to measure."""
 
-    Attributes
-    ----------
-    repeat : int
-        The most rounds over all prompts.
-    budget : float
-        Seconds after which a method gets no more choices. Every method makes at least one choice.
-    """
-
-    repeat: int
+    repeat: int  # the most rounds over all prompts
+    # Seconds after which a method gets no more choices. Every method makes at least one choice.
     budget: float
 
 
@@ -92,21 +85,14 @@ class Others:
 
 def measure_cell(
     subject: Subject,
-    texts: Sequence[str],
-    prompts: Sequence[str],
+    texts: Sequence[str],  # the labels
+    prompts: Sequence[str],  # each ends where the label begins
     effort: ChoiceEffort,
     others: Others,
 ) -> dict[str, Any]:
     """Measure the processor time of a model's choices among some labels with every method.
 
     With one compute thread, this is close to the time on an idle machine.
-
-    Parameters
-    ----------
-    texts
-        The labels.
-    prompts
-        Each ends where the label begins.
     """
     cell: dict[str, Any] = {"problems": {}}
     with noting_other_programs(cell), Model(subject.path(), n_threads=1) as model:

@@ -102,24 +102,14 @@ class LlGuidancePicker:
 
 
 class LlGuidanceTokenizer:
-    """A tokenizer with the interface that llguidance expects.
-
-    Parameters
-    ----------
-    tokens
-        The bytes of each token; control tokens have their name here.
-    controls
-        The ids of the control tokens.
-    tokenize
-        Returns the tokens of some bytes.
-    """
+    """A tokenizer with the interface that llguidance expects."""
 
     def __init__(
         self,
-        tokens: Sequence[bytes],
-        controls: Sequence[int],
+        tokens: Sequence[bytes],  # the bytes of each token; control tokens have their name here
+        controls: Sequence[int],  # the ids of the control tokens
         eos: int,
-        tokenize: Callable[[bytes], list[int]],
+        tokenize: Callable[[bytes], list[int]],  # returns the tokens of some bytes
     ) -> None:
         self.eos_token_id = eos
         self.bos_token_id = None
@@ -187,17 +177,11 @@ class Peer:
 
 def measure_peer(
     engine: MaskPicker,
+    # For each prompt the tokens of the label, and the logits before each of these tokens.
     walks: Sequence[tuple[Sequence[int], Sequence[NDArray[np.float32]]]],
-    repeat: int,
+    repeat: int,  # Timed walks for each prompt. One untimed walk comes before them.
 ) -> float:
     """Run a mask library along the tokens of known labels.
-
-    Parameters
-    ----------
-    walks
-        For each prompt the tokens of the label, and the logits before each of these tokens.
-    repeat
-        Timed walks for each prompt. One untimed walk comes before them.
 
     Returns
     -------

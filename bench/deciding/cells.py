@@ -38,41 +38,24 @@ SPARE_TOKENS = 1024
 
 @dataclass(frozen=True)
 class DecisionCell:
-    """The parameters of a cell.
+    """The parameters of a cell."""
 
-    Attributes
-    ----------
-    model : str
-        A name in `SUBJECTS`.
-    input_tokens, questions, options : int
-        The length of the input, the number of questions, and the options of each question.
-    labels : str
-        The kind of labels: ``"words"``, ``"phrases"`` or ``"codes"``.
-    """
-
-    model: str
+    model: str  # a name in `SUBJECTS`
+    # The length of the input, the number of questions, and the options of each question.
     input_tokens: int
     questions: int
     options: int
-    labels: str
+    labels: str  # the kind of labels: ``"words"``, ``"phrases"`` or ``"codes"``
 
 
 @dataclass(frozen=True)
 class DecidingEffort:
-    """How long to measure.
+    """How long to measure."""
 
-    Attributes
-    ----------
-    rounds : int
-        The most rounds.
-    budget, wide_budget, base_budget : float
-        Seconds after which a method gets no more rounds. `budget` is for small models,
-        `wide_budget` for wide models. `base_budget` is for the middle cells of wide models, which
-        have performance targets (see ``MIDDLE`` in bench/decisions.py). Every method gets at least
-        one round.
-    """
-
-    rounds: int
+    rounds: int  # the most rounds
+    # Seconds after which a method gets no more rounds. `budget` is for small models, `wide_budget`
+    # for wide models. `base_budget` is for the middle cells of wide models, which have performance
+    # targets (see ``MIDDLE`` in bench/decisions.py). Every method gets at least one round.
     budget: float
     wide_budget: float
     base_budget: float
@@ -81,27 +64,14 @@ class DecidingEffort:
 def measure_cell(
     cell: DecisionCell,
     subject: DecisionSubject,
-    n_rounds: int,
+    n_rounds: int,  # the most rounds
+    # Seconds after which a method gets no more rounds. Every method gets at least one.
     budget: float,
-    peers: Mapping[str, Peer],
-    program: Path | None,
-    n_threads: int = 0,
+    peers: Mapping[str, Peer],  # by method, the library or program that it requires
+    program: Path | None,  # llama-server; None = not available
+    n_threads: int = 0,  # compute threads of every method; 0 = eliza-ffi's default number
 ) -> dict[str, Any]:
-    """Measure one cell with every available method.
-
-    Parameters
-    ----------
-    n_rounds
-        The most rounds.
-    budget
-        Seconds after which a method gets no more rounds. Every method gets at least one.
-    peers
-        By method, the library or program that it requires.
-    program
-        llama-server; None = not available.
-    n_threads
-        Compute threads of every method; 0 = eliza-ffi's default number.
-    """
+    """Measure one cell with every available method."""
     figures: dict[str, Any] = asdict(cell)
     path = subject.path()
     name = (
@@ -156,18 +126,12 @@ def compared_ways(
 
 
 def agreement(
-    found: Decided, references: Mapping[str, Decided], is_decision_model: bool
+    found: Decided,  # the method's answers about the first input
+    references: Mapping[str, Decided],  # eliza-ffi's answers, by scoring
+    # Whether the model is a decision model. Its labels have one token, so all scorings agree.
+    is_decision_model: bool,
 ) -> dict[str, Any]:
     """Compare the answers of a method with eliza-ffi's answers to the same questions.
-
-    Parameters
-    ----------
-    found
-        The method's answers about the first input.
-    references
-        eliza-ffi's answers, by scoring.
-    is_decision_model
-        Whether the model is a decision model. Its labels have one token, so all scorings agree.
 
     Returns
     -------

@@ -33,29 +33,18 @@ def _generated(
 
 @dataclass(frozen=True)
 class Decided:
-    """The answers about an input, and their time.
-
-    Attributes
-    ----------
-    answers : tuple of int, or None
-        For each question the index of the chosen option; -1 if the answer is not an option. None if
-        the method gives no answers.
-    probabilities : tuple of tuple of float, or None
-        For each question the probabilities of its options; None if the method does not compute
-        them.
-    passes : int or None
-        Forward passes; None if the method does not count them.
-    scoring : str
-        How the answers were chosen. ``"constrained"``: by probabilities among the allowed tokens at
-        each step. ``"greedy"``: the most likely allowed token at each step. ``"any"``: the same,
-        among all tokens that spell a label.
-        With labels of one token, all agree.
-    """
+    """The answers about an input, and their time."""
 
     seconds: float
+    # For each question the index of the chosen option; -1 if the answer is not an option. None if
+    # the method gives no answers.
     answers: tuple[int, ...] | None = None
+    # For each question the probabilities of its options; None if the method does not compute them.
     probabilities: tuple[tuple[float, ...], ...] | None = None
-    passes: int | None = None
+    passes: int | None = None  # forward passes; None if the method does not count them
+    # How the answers were chosen. ``"constrained"``: by probabilities among the allowed tokens at
+    # each step. ``"greedy"``: the most likely allowed token at each step. ``"any"``: the same,
+    # among all tokens that spell a label. With labels of one token, all agree.
     scoring: str = "constrained"
 
 
@@ -69,24 +58,13 @@ class Decider(ABC):
 
 @dataclass(frozen=True)
 class DecidingSetting:
-    """The arguments for creating a decider.
+    """The arguments for creating a decider."""
 
-    Attributes
-    ----------
-    model : Model
-        A model with a single slot.
-    longest : int
-        Tokens of the longest prompt.
-    n_threads : int
-        Compute threads of the other programs.
-    ports : mapping of str to int
-        The ports of llama-server with the same file, by the label of the method.
-    """
-
-    model: Model
+    model: Model  # a model with a single slot
     questionnaire: Questionnaire
-    longest: int
-    n_threads: int
+    longest: int  # tokens of the longest prompt
+    n_threads: int  # compute threads of the other programs
+    # The ports of llama-server with the same file, by the label of the method.
     ports: Mapping[str, int] = field(default_factory=dict)
 
     def forget(self) -> None:

@@ -29,15 +29,10 @@ WORDS, PHRASES, CODES = "words", "phrases", "codes"
 
 @dataclass(frozen=True)
 class DecisionSubject(Subject):
-    """A model with random weights that answers questions.
+    """A model with random weights that answers questions."""
 
-    Attributes
-    ----------
-    is_decision_model : bool
-        Whether it is a decision model, which answers with labels of one token. Its `vocab` is its
-        type.
-    """
-
+    # Whether it is a decision model, which answers with labels of one token. Its `vocab` is its
+    # type.
     is_decision_model: bool = False
 
     def path(self) -> Path:
@@ -66,14 +61,12 @@ def subject_named(name: str) -> DecisionSubject:
     return next(each for each in SUBJECTS if each.name == name)
 
 
-def option_texts(kind: str, count: int) -> list[str]:
-    """Return `count` options. No option is a prefix of another.
-
-    Parameters
-    ----------
-    kind
-        `WORDS` or `CODES`: a verb and a noun. `PHRASES`: nine words, with a verb and a noun.
-    """
+def option_texts(
+    # `WORDS` or `CODES`: a verb and a noun. `PHRASES`: nine words, with a verb and a noun.
+    kind: str,
+    count: int,
+) -> list[str]:
+    """Return `count` options. No option is a prefix of another."""
     pairs = [name.lower().split("_") for name in action_names(count)]
     if kind == PHRASES:
         return [f"a request to {verb} the {noun} of another customer" for verb, noun in pairs]
@@ -91,24 +84,12 @@ def input_of(tokenize: Callable[[str], Sequence[int]], n_tokens: int, seed: int)
 
 @dataclass(frozen=True)
 class PutQuestions:
-    """Questions about an input, in all forms that the methods require.
+    """Questions about an input, in all forms that the methods require."""
 
-    Attributes
-    ----------
-    given : str
-        The input.
-    prefix : tuple of int
-        The tokens at the beginning of all prompts.
-    endings : tuple of tuple of int
-        For each question the tokens after the prefix.
-    texts : tuple of str
-        Whole prompts as text, with the names of control tokens.
-    """
-
-    given: str
-    prefix: tuple[int, ...]
-    endings: tuple[tuple[int, ...], ...]
-    texts: tuple[str, ...]
+    given: str  # the input
+    prefix: tuple[int, ...]  # the tokens at the beginning of all prompts
+    endings: tuple[tuple[int, ...], ...]  # for each question the tokens after the prefix
+    texts: tuple[str, ...]  # whole prompts as text, with the names of control tokens
 
     @property
     def prompts(self) -> list[list[int]]:
@@ -122,22 +103,14 @@ class PutQuestions:
 
 
 class Questionnaire:
-    """The same questions about many inputs.
+    """The same questions about many inputs."""
 
-    Parameters
-    ----------
-    model
-        The model that answers them.
-    options
-        The options of each question.
-
-    Attributes
-    ----------
-    questions : dict of str to Choice
-    options : list of str
-    """
-
-    def __init__(self, model: Model, n_questions: int, options: Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: Model,  # the model that answers them
+        n_questions: int,
+        options: Sequence[str],  # the options of each question
+    ) -> None:
         self._model = model
         self.options = list(options)
         self.questions = {

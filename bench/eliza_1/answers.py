@@ -28,35 +28,19 @@ HEADS = (
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the model, and whether it is correct.
-
-    Attributes
-    ----------
-    forward_passes : int
-        Forward passes after the prompt.
-    seconds : float
-        The time of the prefill, with the prompt in the KV cache, and of the answer.
-    parses : bool
-        Whether the whole text is JSON, except for white space around it.
-    of_schema : bool
-        Whether the value has the keys and types that the task requires, in any order.
-    right_name : bool
-        Whether the action, or the decision whether to respond, is the expected one.
-    right : bool
-        Whether the parameters are the expected ones as well.
-    """
+    """An answer of the model, and whether it is correct."""
 
     task: str
     id: str
     mode: str
     text: str
     tokens: int
-    forward_passes: int
-    seconds: float
-    parses: bool
-    of_schema: bool
-    right_name: bool
-    right: bool
+    forward_passes: int  # forward passes after the prompt
+    seconds: float  # the time of the prefill, with the prompt in the KV cache, and of the answer
+    parses: bool  # whether the whole text is JSON, except for white space around it
+    of_schema: bool  # whether the value has the keys and types that the task requires, in any order
+    right_name: bool  # whether the action, or the decision whether to respond, is the expected one
+    right: bool  # whether the parameters are the expected ones as well
 
 
 def prompt_of(model: Model, case: Case, *, chat: bool) -> Tokens:
@@ -67,16 +51,14 @@ def prompt_of(model: Model, case: Case, *, chat: bool) -> Tokens:
     return model.tokenize(case.prompt, add_special=True, parse_special=True)
 
 
-def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int) -> Answer:
-    """Answer a case.
-
-    Parameters
-    ----------
-    mode
-        A mode in :data:`~bench.parts.modes.MODES`.
-    max_tokens
-        The most tokens of the answer; in the mode `TRIE`, of each free value.
-    """
+def answer(
+    model: Model,
+    case: Case,
+    prompt: Tokens,
+    mode: str,  # a mode in :data:`~bench.parts.modes.MODES`
+    max_tokens: int,  # the most tokens of the answer; in the mode `TRIE`, of each free value
+) -> Answer:
+    """Answer a case."""
     with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
         model.binding.prefill(stream, prompt)  # brings the prompt into the cache for all modes
     method = METHOD_OF_MODE[mode]

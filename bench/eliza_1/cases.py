@@ -42,28 +42,19 @@ AnswerSkeleton: TypeAlias = _ShouldRespondSkeleton | ActionSkeleton | Parameters
 
 @dataclass(frozen=True)
 class Case:
-    """One case of the benchmark.
-
-    Attributes
-    ----------
-    task, id : str
-    prompt : str
-        The prompt in the format of :mod:`eliza_ffi.cli.demo_prompts`. The answer follows it.
-    instruction, question : str
-        The same request for a chat model: a system message that describes the answer, and the
-        user's message.
-    skeleton : AnswerSkeleton
-    expected : Mapping
-        ``action`` or ``shouldRespond``: the right name. ``parameters``: the parameters that must be
-        right.
-    """
+    """One case of the benchmark."""
 
     task: str
     id: str
+    # The prompt in the format of :mod:`eliza_ffi.cli.demo_prompts`. The answer follows it.
     prompt: str
+    # The same request for a chat model: a system message that describes the answer, and the user's
+    # message.
     instruction: str
     question: str
     skeleton: AnswerSkeleton
+    # ``action`` or ``shouldRespond``: the right name. ``parameters``: the parameters that must be
+    # right.
     expected: Mapping[str, Any]
 
     def is_right(self, value: Any) -> bool:

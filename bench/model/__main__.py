@@ -44,41 +44,30 @@ WARM_UP = 2
 
 @dataclass(frozen=True)
 class Report:
-    """The figures of a mode.
-
-    Attributes
-    ----------
-    tokenization : str
-        ``"canonical"`` or ``"any"``; ``"none"`` without a trie.
-    skip_ratio_mean, skip_ratio_std : float
-        The share of the vocabulary that a decision skips: (vocabulary - candidates) / vocabulary.
-        Forced tokens are not decisions. Modes without a trie skip nothing.
-    tokens_per_second, tokens_per_second_vs_grammar : float
-        The tokens of a choice divided by its seconds, median over the timed choices; and the same
-        divided by the grammar's value in the same rounds. The time of a choice begins when the
-        prompt has been decoded and ends with the last token.
-    token_accuracy : float
-        The share of prompts with the grammar's text, and with ``"any"`` also its tokens. Otherwise
-        the grammar allows more tokenizations than the trie, so a share below 1 is no error.
-    forward_passes_saved, forward_passes_total : int
-        Over all timed choices: tokens that needed no forward pass of their own, and passes run
-        after the prompts.
-    choice_ms_p50, choice_ms_p99, prompt_ms_p50 : float
-        Milliseconds of a choice, and milliseconds before it: to open the stream, which parses the
-        grammar, and to prefill the prompt, which is in a slot.
-    """
+    """The figures of a mode."""
 
     mode: str
     model: str
     grammar_order: str
-    tokenization: str
+    tokenization: str  # ``"canonical"`` or ``"any"``; ``"none"`` without a trie
+    # The share of the vocabulary that a decision skips: (vocabulary - candidates) / vocabulary.
+    # Forced tokens are not decisions. Modes without a trie skip nothing.
     skip_ratio_mean: float
     skip_ratio_std: float
+    # The tokens of a choice divided by its seconds, median over the timed choices; and the same
+    # divided by the grammar's value in the same rounds. The time of a choice begins when the prompt
+    # has been decoded and ends with the last token.
     tokens_per_second: float
     tokens_per_second_vs_grammar: float
+    # The share of prompts with the grammar's text, and with ``"any"`` also its tokens. Otherwise
+    # the grammar allows more tokenizations than the trie, so a share below 1 is no error.
     token_accuracy: float
+    # Over all timed choices: tokens that needed no forward pass of their own, and passes run after
+    # the prompts.
     forward_passes_saved: int
     forward_passes_total: int
+    # Milliseconds of a choice, and milliseconds before it: to open the stream, which parses the
+    # grammar, and to prefill the prompt, which is in a slot.
     choice_ms_p50: float
     choice_ms_p99: float
     prompt_ms_p50: float
@@ -91,17 +80,13 @@ class Report:
 
 
 def measure(
-    bench: Workbench, prompts: Sequence[Tokens], method: Method, *, repeat: int = 20
+    bench: Workbench,
+    prompts: Sequence[Tokens],  # the tokens of each prompt
+    method: Method,
+    *,
+    repeat: int = 20,  # timed choices for each prompt, at least 1
 ) -> Report:
-    """Measure a method, and the grammar with the method's `grammar_order`, in the same rounds.
-
-    Parameters
-    ----------
-    prompts
-        The tokens of each prompt.
-    repeat
-        Timed choices for each prompt, at least 1.
-    """
+    """Measure a method, and the grammar with the method's `grammar_order`, in the same rounds."""
     grammar = Method(STRICT_GUIDED, grammar_order=method.grammar_order)
     answers: list[TimedChoice] = []
     baseline: list[TimedChoice] = []

@@ -15,32 +15,19 @@ from eliza_ffi.model import Model
 class Alternatives:
     """The labels of a benchmark, as a token trie and as a grammar.
 
-    Parameters
-    ----------
-    model
-        The model that tokenized the payload.
-    payload
-        The token sequences.
-
-    Attributes
-    ----------
-    payload : TokenTreePayload
-    json : bytes
-        The payload as JSON.
-    texts : tuple of str
-        The strings of the leaves, without duplicates.
-    grammar : str
-        A GBNF grammar of the same strings.
-
     Raises
     ------
     InvalidArgumentError
         If the text of a leaf is empty, because a grammar cannot contain it.
     """
 
-    def __init__(self, model: Model, payload: TokenTreePayload) -> None:
+    def __init__(
+        self,
+        model: Model,  # the model that tokenized the payload
+        payload: TokenTreePayload,  # the token sequences
+    ) -> None:
         self.payload = payload
-        self.json = payload.to_json().encode("utf-8", "surrogatepass")
+        self.json = payload.to_json().encode("utf-8", "surrogatepass")  # the payload as JSON
         anchor = model.tokenize(ANCHOR)
         spelled: dict[str, None] = {}
         for leaf in payload.leaves():
@@ -49,8 +36,8 @@ class Alternatives:
             if not text:
                 raise InvalidArgumentError(f"leaf {leaf.name!r}: its tokens have no text")
             spelled[text] = None
-        self.texts = tuple(spelled)
-        self.grammar = gbnf_of(self.texts)
+        self.texts = tuple(spelled)  # the strings of the leaves, without duplicates
+        self.grammar = gbnf_of(self.texts)  # a GBNF grammar of the same strings
         ordered = sorted(self.texts)
         has_longer = (b.startswith(a) for a, b in itertools.pairwise([*ordered, ""]))
         self._final = {text for text, longer in zip(ordered, has_longer, strict=True) if not longer}

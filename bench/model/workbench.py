@@ -19,20 +19,14 @@ from .alternatives import Alternatives
 
 @dataclass(frozen=True)
 class TimedChoice:
-    """One choice, or the text that an unguided method generated.
-
-    Attributes
-    ----------
-    seconds : float
-        The time from the end of the prefill to the last token. It includes setting the trie, but
-        not closing the stream.
-    prompt_seconds : float
-        The time to open the stream, which parses the grammar, and to prefill the prompt.
-    """
+    """One choice, or the text that an unguided method generated."""
 
     text: str
     tokens: tuple[int, ...]
+    # The time from the end of the prefill to the last token. It includes setting the trie, but not
+    # closing the stream.
     seconds: float
+    # The time to open the stream, which parses the grammar, and to prefill the prompt.
     prompt_seconds: float
     stats: StreamStats
 

@@ -24,22 +24,12 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis.
+    """An axis."""
 
-    Attributes
-    ----------
-    name : str
-        What the axis shows, with the unit.
-    ticks : mapping from float to str
-        The labelled values. Labels of the horizontal axis can have two lines.
-    low, high : float
-        The values at both ends.
-    is_log : bool
-    """
-
-    name: str
+    name: str  # what the axis shows, with the unit
+    # The labelled values. Labels of the horizontal axis can have two lines.
     ticks: Mapping[float, str]
-    low: float
+    low: float  # the values at both ends
     high: float
     is_log: bool = False
 
@@ -53,23 +43,13 @@ class Scale:
 
 @dataclass
 class Panel:
-    """A chart with two axes.
-
-    Attributes
-    ----------
-    title : str
-    x, y : Scale
-    left : float
-        The room for the labels of the vertical axis.
-    width, height : float
-        The size of the whole panel.
-    """
+    """A chart with two axes."""
 
     title: str
     x: Scale
     y: Scale
-    left: float = 64
-    width: float = 470
+    left: float = 64  # the room for the labels of the vertical axis
+    width: float = 470  # the size of the whole panel
     height: float = 312
     marks: list[str] = field(default_factory=list)
 

@@ -32,14 +32,12 @@ def quartiles(values: Values) -> tuple[float, float, float]:
     return percentile(values, 25), median(values), percentile(values, 75)
 
 
-def percentiles(values: Values, name: str) -> dict[str, float]:
-    """Return the median and the 99th percentile as a dict with two keys.
-
-    Parameters
-    ----------
-    name
-        The pattern of the keys, such as ``"token_ms_*"``; ``*`` becomes ``p50`` or ``p99``.
-    """
+def percentiles(
+    values: Values,
+    # The pattern of the keys, such as ``"token_ms_*"``; ``*`` becomes ``p50`` or ``p99``.
+    name: str,
+) -> dict[str, float]:
+    """Return the median and the 99th percentile as a dict with two keys."""
     return {name.replace("*", f"p{each}"): percentile(values, each) for each in (50, 99)}
 
 

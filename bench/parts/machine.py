@@ -20,14 +20,10 @@ DISTURBED = 0.1
 """A measurement is disturbed if other programs keep this many cores busy."""
 
 
-def machine_facts(library: Path | None = None) -> dict[str, Any]:
-    """Return the properties of the machine and the versions that figures depend on.
-
-    Parameters
-    ----------
-    library
-        The measured library; None = the default one.
-    """
+def machine_facts(
+    library: Path | None = None,  # the measured library; None = the default one
+) -> dict[str, Any]:
+    """Return the properties of the machine and the versions that figures depend on."""
     affinity = getattr(os, "sched_getaffinity", None)
     with Model(library=library) as model:
         facts = model.describe()
@@ -55,18 +51,14 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 
 @contextmanager
-def noting_other_programs(into: MutableMapping[str, Any], name: str = "") -> Iterator[None]:
+def noting_other_programs(
+    into: MutableMapping[str, Any],  # gets ``other_programs`` and ``seconds``
+    name: str = "",  # if not empty, the name and the duration are reported on standard error
+) -> Iterator[None]:
     """Store how many cores other programs kept busy in the block, and the duration of the block.
 
     Programs that the block starts and waits for do not count. If the system does not report this,
     only the duration is stored.
-
-    Parameters
-    ----------
-    into
-        Gets ``other_programs`` and ``seconds``.
-    name
-        If not empty, the name and the duration are reported on standard error.
     """
     begin, before = time.perf_counter(), _busy_seconds()
     yield

@@ -29,26 +29,15 @@ TOKENIZATIONS = ("canonical", "any")
 
 @dataclass(frozen=True)
 class Method:
-    """How a choice is made.
+    """How a choice is made."""
 
-    Attributes
-    ----------
-    mode : str
-        A mode in `CHOICE_MODES`.
-    strategy : str
-        How the tokens of the trie are decoded: a strategy in `STRATEGIES`.
-    grammar_order : str
-        ``"first"``: the grammar masks the whole vocabulary before each token is sampled.
-        ``"last"``: a token is sampled and checked; the vocabulary is masked only if the token is
-        not allowed.
-    tokenization : str
-        For the mode with a trie. ``"canonical"``: each label has one tokenization. ``"any"``: all
-        tokens that spell a label are allowed.
-    """
-
-    mode: str
-    strategy: str = "auto"
+    mode: str  # a mode in `CHOICE_MODES`
+    strategy: str = "auto"  # how the tokens of the trie are decoded: a strategy in `STRATEGIES`
+    # ``"first"``: the grammar masks the whole vocabulary before each token is sampled. ``"last"``:
+    # a token is sampled and checked; the vocabulary is masked only if the token is not allowed.
     grammar_order: str = "last"
+    # For the mode with a trie. ``"canonical"``: each label has one tokenization. ``"any"``: all
+    # tokens that spell a label are allowed.
     tokenization: str = "canonical"
 
     @property

@@ -16,14 +16,12 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
 Results = dict[str, Any]
 
 
-def bench_parser(description: str, *, merge: bool = False) -> argparse.ArgumentParser:
-    """Return a parser with the options for the output: ``--render``, ``--out`` and ``--docs``.
-
-    Parameters
-    ----------
-    merge
-        Whether to add ``--merge``; see `stored_or_measured`.
-    """
+def bench_parser(
+    description: str,
+    *,
+    merge: bool = False,  # whether to add ``--merge``; see `stored_or_measured`
+) -> argparse.ArgumentParser:
+    """Return a parser with the options for the output: ``--render``, ``--out`` and ``--docs``."""
     parser = argparse.ArgumentParser(description=description)
     if merge:
         text = "keep the stored results that this run does not measure"
@@ -77,28 +75,18 @@ def stored(file: Path) -> Results:
 
 
 def stored_or_measured(
-    options: argparse.Namespace,
-    name: str,
-    measure: Callable[[], Results],
+    options: argparse.Namespace,  # the command line
+    name: str,  # the name of the stored results, without ``.json``
+    measure: Callable[[], Results],  # returns new results
+    # The key of the list of items, and the fields that identify an item. If a stored item has the
+    # same values in these fields as a new item, the new figures replace its figures. The other
+    # results are the facts that the items depend on.
     items: str = "cells",
     key: Sequence[str] = (),
 ) -> Results:
     """Return the stored results with ``--render``, and measured results otherwise.
 
     With ``--merge``, stored items and figures that were not measured are kept.
-
-    Parameters
-    ----------
-    options
-        The command line.
-    name
-        The name of the stored results, without ``.json``.
-    measure
-        Returns new results.
-    items, key
-        The key of the list of items, and the fields that identify an item. If a stored item has the
-        same values in these fields as a new item, the new figures replace its figures. The other
-        results are the facts that the items depend on.
 
     Raises
     ------

@@ -48,35 +48,18 @@ NOUNS = _words(
 
 @dataclass(frozen=True)
 class Subject:
-    """A measured model.
+    """A measured model."""
 
-    Attributes
-    ----------
-    name : str
-        Its name in the tables.
-    vocab : str or None
-        The vocabulary of a model with random weights, by name or as the path of a file; None = the
-        trained model `real`.
-    tensor_type : str
-        The type of the random weights.
-    n_embd, n_layers : int
-        The width and the layers of the random weights.
-    n_heads : int
-        0 = one for 64 values.
-    logit_std : float
-        With 0, all tokens are equally probable.
-    real : str
-        A model of `fetch_real_models`; empty = the embedded model.
-    """
-
-    name: str
+    name: str  # its name in the tables
+    # The vocabulary of a model with random weights, by name or as the path of a file; None = the
+    # trained model `real`.
     vocab: str | None
-    tensor_type: str = "q8_0"
-    n_embd: int = 256
+    tensor_type: str = "q8_0"  # the type of the random weights
+    n_embd: int = 256  # the width and the layers of the random weights
     n_layers: int = 4
-    n_heads: int = 0
-    logit_std: float = LOGIT_STD
-    real: str = ""
+    n_heads: int = 0  # 0 = one for 64 values
+    logit_std: float = LOGIT_STD  # with 0, all tokens are equally probable
+    real: str = ""  # a model of `fetch_real_models`; empty = the embedded model
 
     @property
     def is_wide(self) -> bool:

@@ -41,21 +41,14 @@ SHARE_OF_WIDE = 0.1
 
 
 def beside_llama_server(
-    name: str, program: Path, n_clients: int, n_inputs: int, rounds: int
+    name: str,  # a name in `BESIDE`
+    program: Path,  # llama-server
+    n_clients: int,  # simultaneous clients of a server
+    # Inputs of a round, all new to both servers. Wide models get `SHARE_OF_WIDE` of them.
+    n_inputs: int,
+    rounds: int,
 ) -> dict[str, Any]:
-    """Measure both servers in turns and return the figures of a model.
-
-    Parameters
-    ----------
-    name
-        A name in `BESIDE`.
-    program
-        llama-server.
-    n_clients
-        Simultaneous clients of a server.
-    n_inputs
-        Inputs of a round, all new to both servers. Wide models get `SHARE_OF_WIDE` of them.
-    """
+    """Measure both servers in turns and return the figures of a model."""
     subject = subject_named(name)
     facts: dict[str, Any] = {"model": name, "clients": n_clients}
     path = subject.path()

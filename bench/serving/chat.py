@@ -55,42 +55,21 @@ SERVERS = (OURS, THEIRS, ONE_CACHE)
 
 @dataclass(frozen=True)
 class ChatEffort:
-    """How long to measure.
+    """How long to measure."""
 
-    Attributes
-    ----------
-    rounds : int
-        The rounds in which both servers take turns.
-    prompt_tokens : int
-        Length of the text of a conversation.
-    tokens : int
-        Length of an answer.
-    long_tokens : int
-        Length of the answers that stream while other requests arrive.
-    arrivals : int
-        The requests that arrive in a round while others stream.
-    """
-
-    rounds: int = 5
-    prompt_tokens: int = 64
-    tokens: int = 48
-    long_tokens: int = 128
-    arrivals: int = 4
+    rounds: int = 5  # the rounds in which both servers take turns
+    prompt_tokens: int = 64  # length of the text of a conversation
+    tokens: int = 48  # length of an answer
+    long_tokens: int = 128  # length of the answers that stream while other requests arrive
+    arrivals: int = 4  # the requests that arrive in a round while others stream
 
 
 @dataclass
 class Answer:
-    """A streamed answer.
+    """A streamed answer."""
 
-    Attributes
-    ----------
-    begin : float
-        When the request was sent.
-    events : list of tuple
-        The time and the JSON text of each event.
-    """
-
-    begin: float
+    begin: float  # when the request was sent
+    # The time and the JSON text of each event.
     events: list[tuple[float, bytes]] = field(default_factory=list)
 
     @property
@@ -163,16 +142,12 @@ def tokens_per_second(answers: Sequence[Answer]) -> float:
 
 
 async def arrive_while_streaming(
-    server: Server, texts: Sequence[str], arriving: Sequence[str], n_tokens: int
+    server: Server,
+    texts: Sequence[str],  # the first message of each of the other clients
+    arriving: Sequence[str],
+    n_tokens: int,  # length of the answers of the other clients
 ) -> tuple[list[float], float]:
     """Send requests, one after the other, while other clients stream answers without a pause.
-
-    Parameters
-    ----------
-    texts
-        The first message of each of the other clients.
-    n_tokens
-        Length of the answers of the other clients.
 
     Returns
     -------
@@ -206,21 +181,13 @@ async def arrive_while_streaming(
 
 
 def chat_beside_llama_server(
-    name: str, path: Path, program: Path, clients: Sequence[int], effort: ChatEffort
+    name: str,  # the name of the model in the tables
+    path: Path,  # The model's file. It must have a chat template.
+    program: Path,  # llama-server
+    clients: Sequence[int],  # the numbers of clients
+    effort: ChatEffort,
 ) -> dict[str, Any]:
-    """Measure the servers in turns and return the figures.
-
-    Parameters
-    ----------
-    name
-        The name of the model in the tables.
-    path
-        The model's file. It must have a chat template.
-    program
-        llama-server.
-    clients
-        The numbers of clients.
-    """
+    """Measure the servers in turns and return the figures."""
     facts: dict[str, Any] = {"model": name, "effort": vars(effort)}
     with (
         noting_other_programs(facts),

@@ -33,56 +33,34 @@ MOST_TRIES = 1000
 
 @dataclass
 class Outcome:
-    """The results of the requests of all clients.
+    """The results of the requests of all clients."""
 
-    Attributes
-    ----------
-    held : int
-        Requests with exactly one correct answer. For an invalid request, the correct answer is an
-        error.
-    refused : int
-        Answers with status 429, after which the client sent the request again.
-    wrong, lost : list of str
-        Descriptions of wrong answers, and of requests without an answer.
-    seconds : list of float
-        The time from a request to its answer, for requests that were answered at the first attempt.
-    farthest : float
-        The largest difference between a probability and the one computed in this process.
-    exact : int
-        Answers whose texts or probabilities are identical to those computed in this process.
-    misbehaved : Counter
-        How often clients misbehaved, by kind.
-    """
-
+    # Requests with exactly one correct answer. For an invalid request, the correct answer is an
+    # error.
     held: int = 0
-    refused: int = 0
+    refused: int = 0  # answers with status 429, after which the client sent the request again
+    # Descriptions of wrong answers, and of requests without an answer.
     wrong: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    # The time from a request to its answer, for requests that were answered at the first attempt.
     seconds: list[float] = field(default_factory=list)
+    # The largest difference between a probability and the one computed in this process.
     farthest: float = 0.0
+    # Answers whose texts or probabilities are identical to those computed in this process.
     exact: int = 0
+    # How often clients misbehaved, by kind.
     misbehaved: Counter[str] = field(default_factory=Counter)
 
 
 async def ask_all(
     address: tuple[str, int],
-    asked: Sequence[Asked],
+    asked: Sequence[Asked],  # the requests that clients draw from
     n_clients: int,
-    n_requests: int,
-    rounding: float,
+    n_requests: int,  # requests of each client
+    rounding: float,  # the largest allowed difference of a probability
     seed: int,
 ) -> Outcome:
-    """Run clients that send requests one after the other, and return the results.
-
-    Parameters
-    ----------
-    asked
-        The requests that clients draw from.
-    n_requests
-        Requests of each client.
-    rounding
-        The largest allowed difference of a probability.
-    """
+    """Run clients that send requests one after the other, and return the results."""
     outcome = Outcome()
     clients = [
         _client(address, asked, n_requests, rounding, outcome, f"{seed}-{i}")

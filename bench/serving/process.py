@@ -19,19 +19,12 @@ from eliza_ffi.serve.settings import ServeSettings
 
 
 class ServerProcess:
-    """A running server.
-
-    Attributes
-    ----------
-    process : subprocess.Popen
-    address : tuple of str and int
-        Its host and port.
-    """
+    """A running server."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         self.process = process
-        self.address = ("127.0.0.1", int(process.stdout.readline()))
+        self.address = ("127.0.0.1", int(process.stdout.readline()))  # its host and port
 
     def figures(self) -> dict[str, float]:
         """Return its metrics from ``/metrics``."""
@@ -59,32 +52,16 @@ class ServerProcess:
 
 @contextmanager
 def running_server(
-    model: str | None,
-    batching: str,
-    n_waiting: int,
-    deadline: float,
-    n_slots: int | None = None,
+    model: str | None,  # the path of the model; None = the embedded model
+    batching: str,  # the model's option ``batching``
+    n_waiting: int,  # the most waiting requests
+    deadline: float,  # the deadline of a request in seconds
+    n_slots: int | None = None,  # as for `Model`; None and 0 = the default
     n_ctx: int = 0,
     n_threads: int = 0,
-    kv_unified: str = "on",
+    kv_unified: str = "on",  # the model's option ``kv_unified``
 ) -> Iterator[ServerProcess]:
-    """Run a server in a process of its own.
-
-    Parameters
-    ----------
-    model
-        The path of the model; None = the embedded model.
-    batching
-        The model's option ``batching``.
-    n_waiting
-        The most waiting requests.
-    deadline
-        The deadline of a request in seconds.
-    n_slots, n_ctx, n_threads
-        As for `Model`; None and 0 = the default.
-    kv_unified
-        The model's option ``kv_unified``.
-    """
+    """Run a server in a process of its own."""
     command = [sys.executable, "-m", "bench.serving.process", "--batching", batching]
     command += ["--queue", str(n_waiting), "--deadline", str(deadline), "--ctx", str(n_ctx)]
     command += ["--threads", str(n_threads), "--kv-unified", kv_unified]

@@ -17,21 +17,11 @@ Request = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Served:
-    """The answers to the requests of all clients.
+    """The answers to the requests of all clients."""
 
-    Attributes
-    ----------
-    a_second : float
-        Inputs per second.
-    seconds : list of float
-        The time of each input.
-    answers : list of list
-        For each input the JSON answers to its requests.
-    """
-
-    a_second: float
-    seconds: list[float]
-    answers: list[list[Any]]
+    a_second: float  # inputs per second
+    seconds: list[float]  # the time of each input
+    answers: list[list[Any]]  # for each input the JSON answers to its requests
 
 
 def figures_of(served: Sequence[Served]) -> dict[str, float]:
@@ -47,14 +37,12 @@ def figures_of(served: Sequence[Served]) -> dict[str, float]:
 
 
 async def over_http(
-    address: tuple[str, int], asked: Sequence[Sequence[Request]], n_clients: int
+    address: tuple[str, int],
+    # For each input its requests. One client sends all requests of an input, one after the other.
+    asked: Sequence[Sequence[Request]],
+    n_clients: int,
 ) -> Served:
     """Send requests with several clients at once.
-
-    Parameters
-    ----------
-    asked
-        For each input its requests. One client sends all requests of an input, one after the other.
 
     Raises
     ------

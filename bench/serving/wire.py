@@ -15,12 +15,7 @@ def request_bytes(path: str, body: bytes) -> bytes:
 
 
 class Connection:
-    """A persistent HTTP connection.
-
-    Attributes
-    ----------
-    reader, writer
-    """
+    """A persistent HTTP connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

@@ -57,19 +57,11 @@ def find_llama_server() -> tuple[Path | None, Peer]:
 
 @dataclass(frozen=True)
 class LlamaServer:
-    """A running server. Every call sends one request on a new connection.
-
-    Attributes
-    ----------
-    choices : tuple of str
-        The labels; none may be a prefix of another.
-    pid : int
-        The server's process.
-    """
+    """A running server. Every call sends one request on a new connection."""
 
     port: int
-    choices: tuple[str, ...]
-    pid: int
+    choices: tuple[str, ...]  # the labels; none may be a prefix of another
+    pid: int  # the server's process
 
     def processor_seconds(self) -> float:
         """Return the processor time of all threads so far, on Linux."""
@@ -147,18 +139,10 @@ def serving(
     n_slots: int,
     n_ctx: int,
     n_threads: int,
-    choices: Sequence[str],
-    more: Sequence[str] = (),
+    choices: Sequence[str],  # the labels of `LlamaServer.choose`
+    more: Sequence[str] = (),  # more command line arguments of the server
 ) -> Iterator[LlamaServer]:
-    """Run a server on a free port of the loopback interface.
-
-    Parameters
-    ----------
-    choices
-        The labels of `LlamaServer.choose`.
-    more
-        More command line arguments of the server.
-    """
+    """Run a server on a free port of the loopback interface."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]

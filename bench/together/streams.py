@@ -49,17 +49,10 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class Written:
-    """The tokens that several streams generated at once.
+    """The tokens that several streams generated at once."""
 
-    Attributes
-    ----------
-    tokens : tuple of tuple of int
-        The tokens of each stream.
-    seconds : tuple of tuple of float
-        The time of each token, in seconds since all streams started.
-    """
-
-    tokens: tuple[tuple[int, ...], ...]
+    tokens: tuple[tuple[int, ...], ...]  # the tokens of each stream
+    # The time of each token, in seconds since all streams started.
     seconds: tuple[tuple[float, ...], ...]
 
     @property
@@ -88,21 +81,11 @@ class Written:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The labels that several threads chose at once.
+    """The labels that several threads chose at once."""
 
-    Attributes
-    ----------
-    answers : tuple of str
-        The chosen labels, in the order of the prompts.
-    choice_ms : tuple of float
-        Milliseconds of each choice, including its prompt.
-    seconds : float
-        The time from the start of the first choice to the end of the last one.
-    """
-
-    answers: tuple[str, ...]
-    choice_ms: tuple[float, ...]
-    seconds: float
+    answers: tuple[str, ...]  # the chosen labels, in the order of the prompts
+    choice_ms: tuple[float, ...]  # milliseconds of each choice, including its prompt
+    seconds: float  # the time from the start of the first choice to the end of the last one
 
     @property
     def choices_per_second(self) -> float:
@@ -110,15 +93,13 @@ class Chosen:
 
 
 class OurStreams:
-    """The streams of a model.
+    """The streams of a model."""
 
-    Parameters
-    ----------
-    choices
-        The labels.
-    """
-
-    def __init__(self, model: Model, choices: Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        choices: Sequence[str],  # the labels
+    ) -> None:
         self._model = model
         self._choices = as_label_set(choices)
 
@@ -162,15 +143,13 @@ def _generated(
 
 
 class RandomPrompts:
-    """Prompts of random tokens, which are in no cache. None of them is a control token.
+    """Prompts of random tokens, which are in no cache. None of them is a control token."""
 
-    Parameters
-    ----------
-    seed
-        The same seed gives the same prompts.
-    """
-
-    def __init__(self, model: Model, seed: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        seed: int,  # the same seed gives the same prompts
+    ) -> None:
         self._model = model
         self._random = random.Random(seed)
         self._n_vocab = int(model.describe()["model"]["n_vocab"])

@@ -29,25 +29,14 @@ from .cases import Way
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a choice.
+    """The result of a choice."""
 
-    Attributes
-    ----------
-    tokens : tuple of int
-        The leaf's tokens.
-    logprob : float
-        Log-probability of that leaf, computed by the stream while it chose.
-    logprobs : numpy.ndarray
-        Log-probabilities of all leaves in payload order, shape ``[leaves]``, computed by a second
-        stream.
-    stats : StreamStats
-        Stats of the stream that chose.
-    """
-
-    tokens: tuple[int, ...]
-    logprob: float
+    tokens: tuple[int, ...]  # the leaf's tokens
+    logprob: float  # log-probability of that leaf, computed by the stream while it chose
+    # Log-probabilities of all leaves in payload order, shape ``[leaves]``, computed by a second
+    # stream.
     logprobs: NDArray[np.float64]
-    stats: StreamStats
+    stats: StreamStats  # stats of the stream that chose
 
 
 def payload_of(model: Model, answers: list[str]) -> TokenTreePayload:

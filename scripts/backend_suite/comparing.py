@@ -21,20 +21,11 @@ WITHOUT_FLASH = ("flash_attn", "off")
 
 @dataclass(frozen=True)
 class Subject:
-    """A library to check, and the devices for its models.
+    """A library to check, and the devices for its models."""
 
-    Attributes
-    ----------
-    library
-        The library's file.
-    n_gpu_layers
-        Number of layers on the device; -1 = all.
-    options
-        Further options of the library, such as ``device`` or ``rpc``.
-    """
-
-    library: Path
-    n_gpu_layers: int
+    library: Path  # the library's file
+    n_gpu_layers: int  # number of layers on the device; -1 = all
+    # Further options of the library, such as ``device`` or ``rpc``.
     options: tuple[tuple[str, str], ...] = ()
 
     @contextmanager
@@ -65,33 +56,20 @@ class Subject:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One choice, compared with the reference.
-
-    Attributes
-    ----------
-    model, prompt, answers
-        Names.
-    noise
-        The difference that rounding causes in a leaf's log-probability on this model, in nats.
-    """
+    """One choice, compared with the reference."""
 
     model: str
     prompt: str
     answers: str
     way: Way
     verdict: Verdict
+    # The difference that rounding causes in a leaf's log-probability on this model, in nats.
     noise: float
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question to a model, with the reference's answer.
-
-    Attributes
-    ----------
-    prompt
-        Tokens.
-    """
+    """A question to a model, with the reference's answer."""
 
     model: str
     prompt_name: str
@@ -109,25 +87,16 @@ class Question:
 
 def compare(
     case: ModelCase,
-    reference: Subject,
+    reference: Subject,  # if both are the same library, its ways are compared with its slowest way
     subject: Subject,
     *,
-    prompts: dict[str, str],
+    prompts: dict[str, str],  # texts by name
     answers: dict[str, list[str]],
     ways: Sequence[Way],
+    # Called once with the placement of the subject's layers, from ``describe``.
     on_devices: Callable[[list[dict[str, Any]]], None] = lambda placement: None,
 ) -> list[Comparison]:
-    """Compare a model's choices in all ways with the reference's.
-
-    Parameters
-    ----------
-    reference, subject
-        If both are the same library, its ways are compared with its slowest way.
-    prompts, answers
-        Texts by name.
-    on_devices
-        Called once with the placement of the subject's layers, from ``describe``.
-    """
+    """Compare a model's choices in all ways with the reference's."""
     questions = ask_all(case, reference, prompts=prompts, answers=answers)
     noise = measure_noise(case, reference, questions, WITHOUT_FLASH)
     return compare_ways(case, subject, questions, noise, ways=ways, on_devices=on_devices)

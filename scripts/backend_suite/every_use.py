@@ -41,38 +41,24 @@ N_ROUNDS = 4
 
 @dataclass(frozen=True)
 class Findings:
-    """The results for one model.
+    """The results for one model."""
 
-    Attributes
-    ----------
-    refusal : str
-        The library's error if it rejects the model, else empty.
-    noise : float
-        The difference that rounding causes in a leaf's log-probability on this model, in nats.
-    n_shared : int
-        Number of streams that shared a forward pass.
-    """
-
-    refusal: str = ""
+    refusal: str = ""  # the library's error if it rejects the model, else empty
+    # The difference that rounding causes in a leaf's log-probability on this model, in nats.
     noise: float = 0.0
     compared: tuple[Comparison, ...] = ()
-    n_shared: int = 0
+    n_shared: int = 0  # number of streams that shared a forward pass
 
 
 def use_in_every_way(
-    case: ModelCase, subject: Subject, roundings: Mapping[str, tuple[str, str]], least_noise: float
+    case: ModelCase,
+    subject: Subject,  # computes the reference as well
+    # Options that change rounding, by name. The noise is the largest change of the scores that one
+    # of them causes.
+    roundings: Mapping[str, tuple[str, str]],
+    least_noise: float,  # lower bound of the noise, in nats
 ) -> Findings:
     """Compare all uses of a model with its own token-by-token choices.
-
-    Parameters
-    ----------
-    subject
-        Computes the reference as well.
-    roundings
-        Options that change rounding, by name. The noise is the largest change of the scores that
-        one of them causes.
-    least_noise
-        Lower bound of the noise, in nats.
 
     Raises
     ------

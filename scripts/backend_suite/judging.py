@@ -29,28 +29,19 @@ SUM_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a comparison.
+    """The result of a comparison."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"same"``: the same leaf. ``"near-tie"``: another leaf, which the difference of the scores
-        explains. ``"other leaf"``: another leaf, which it does not explain. ``"too far"``: a leaf's
-        probability differs by more than rounding can cause. ``"wrong"``: the numbers contradict
-        each other.
-    difference : float
-        The largest difference of a leaf's log-probability from the reference's, in nats.
-    margin : float
-        If the leaves differ: the reference's preference for its own leaf at the decision where the
-        two part, in nats. Otherwise 0.
-    problems : tuple of str
-        Descriptions of the contradictions.
-    """
-
+    # ``"same"``: the same leaf. ``"near-tie"``: another leaf, which the difference of the scores
+    # explains. ``"other leaf"``: another leaf, which it does not explain. ``"too far"``: a leaf's
+    # probability differs by more than rounding can cause. ``"wrong"``: the numbers contradict each
+    # other.
     kind: str
+    # The largest difference of a leaf's log-probability from the reference's, in nats.
     difference: float
+    # If the leaves differ: the reference's preference for its own leaf at the decision where the
+    # two part, in nats. Otherwise 0.
     margin: float = 0.0
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # descriptions of the contradictions
 
     @property
     def is_failure(self) -> bool:
@@ -58,18 +49,14 @@ class Verdict:
 
 
 def judge(
-    payload: TokenTreePayload, reference: Outcome, outcome: Outcome, way: Way, noise: float
+    payload: TokenTreePayload,  # the leaves to choose from
+    reference: Outcome,
+    outcome: Outcome,
+    way: Way,  # how the outcome was decoded
+    # The difference that rounding causes in a leaf's log-probability on this model, in nats.
+    noise: float,
 ) -> Verdict:
     """Compare an outcome with the reference's.
-
-    Parameters
-    ----------
-    payload
-        The leaves to choose from.
-    way
-        How the outcome was decoded.
-    noise
-        The difference that rounding causes in a leaf's log-probability on this model, in nats.
 
     Notes
     -----

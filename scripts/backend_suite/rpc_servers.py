@@ -16,15 +16,9 @@ START_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class RpcServer:
-    """A running server.
+    """A running server."""
 
-    Attributes
-    ----------
-    endpoint : str
-        ``"127.0.0.1:PORT"``, a value of the option ``rpc``.
-    """
-
-    endpoint: str
+    endpoint: str  # ``"127.0.0.1:PORT"``, a value of the option ``rpc``
     process: subprocess.Popen[bytes]
 
     def kill(self) -> None:

@@ -43,24 +43,14 @@ class Ended(enum.Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """The outcome of one failing call.
-
-    Attributes
-    ----------
-    n : int
-        Number of the failing call, from 1.
-    said : str
-        The error message, or a description of the deviation.
-    failed_at, died_at : list of str
-        Functions of the library, innermost first.
-    """
+    """The outcome of one failing call."""
 
     operation: str
     kind: str
-    n: int
+    n: int  # number of the failing call, from 1
     ended: Ended
-    said: str
-    failed_at: list[str]
+    said: str  # the error message, or a description of the deviation
+    failed_at: list[str]  # functions of the library, innermost first
     died_at: list[str]
 
     @property
@@ -154,18 +144,12 @@ class Loop:
         return report
 
 
-def judge(kind: str, report: dict[str, Any], expected: dict[str, Any]) -> tuple[Ended, str]:
-    """Return how an operation ended, if the process survived.
-
-    Parameters
-    ----------
-    kind
-        Kind of the failing call.
-    report
-        The child's report.
-    expected
-        The report of a child in which no call failed.
-    """
+def judge(
+    kind: str,  # kind of the failing call
+    report: dict[str, Any],  # the child's report
+    expected: dict[str, Any],  # the report of a child in which no call failed
+) -> tuple[Ended, str]:
+    """Return how an operation ended, if the process survived."""
     if report["answers"] != expected["answers"]:
         return (
             Ended.SPOILT,

@@ -25,19 +25,11 @@ N_SLOTS = 2
 
 @dataclass(frozen=True)
 class Operation:
-    """One use of a model.
-
-    Attributes
-    ----------
-    run : callable
-        Runs the operation and returns its result.
-    prepare : callable
-        Runs first, while no call fails.
-    """
+    """One use of a model."""
 
     name: str
-    run: Callable[[Stage], Any]
-    prepare: Callable[[Stage], object]
+    run: Callable[[Stage], Any]  # runs the operation and returns its result
+    prepare: Callable[[Stage], object]  # runs first, while no call fails
 
 
 def _shown(choice: ChoiceResult[Any]) -> list[Any]:

@@ -75,23 +75,15 @@ def run_preloaded(program: str, arguments: list[str], folder: Path) -> int:
 
 
 class Preloaded:
-    """The library that was preloaded into this process.
+    """The library that was preloaded into this process."""
 
-    Parameters
-    ----------
-    watched
-        The file of the library whose calls fail. It must be loaded already.
-    built
-        The file of this library, if it was not preloaded. Calls cannot fail then, but the stack of
-        a dying process is still recorded.
-
-    Attributes
-    ----------
-    base : int
-        The load address of the watched library.
-    """
-
-    def __init__(self, watched: Path, built: Path | None = None) -> None:
+    def __init__(
+        self,
+        watched: Path,  # The file of the library whose calls fail. It must be loaded already.
+        # The file of this library, if it was not preloaded. Calls cannot fail then, but the stack
+        # of a dying process is still recorded.
+        built: Path | None = None,
+    ) -> None:
         self._calls = ctypes.CDLL(str(built or os.environ.get(VARIABLE, "")))
         self._calls.eliza_faults_watch.restype = ctypes.c_void_p
         # Shared memory, so that a forked child's report survives the child.
@@ -100,23 +92,21 @@ class Preloaded:
         base = self._calls.eliza_faults_watch(os.fsencode(watched), ctypes.byref(self._report))
         if not base:
             raise FaultError(f"{watched} is not loaded in this process")
-        self.base = int(base)
+        self.base = int(base)  # the load address of the watched library
 
     @staticmethod
     def is_there() -> bool:
         """Return whether this process runs with the library preloaded."""
         return "failing_calls" in os.environ.get(VARIABLE, "")
 
-    def arm(self, kind: str, n: int, *, lasting: bool = False) -> None:
-        """Make the `n`-th call of a kind fail, counted from now; 0 only counts calls.
-
-        Parameters
-        ----------
-        kind
-            One of `KINDS`.
-        lasting
-            Whether all later calls of the kind fail, too.
-        """
+    def arm(
+        self,
+        kind: str,  # one of `KINDS`
+        n: int,
+        *,
+        lasting: bool = False,  # whether all later calls of the kind fail, too
+    ) -> None:
+        """Make the `n`-th call of a kind fail, counted from now; 0 only counts calls."""
         self._calls.eliza_faults_arm(KINDS.index(kind) + 1, n, int(lasting))
 
     def disarm(self) -> None:

@@ -25,17 +25,13 @@ NEUTRAL = (
 
 
 class Symbols:
-    """The functions of a library that was not stripped.
+    """The functions of a library that was not stripped."""
 
-    Parameters
-    ----------
-    library
-        The library's file.
-    base
-        Its load address.
-    """
-
-    def __init__(self, library: Path, base: int) -> None:
+    def __init__(
+        self,
+        library: Path,  # the library's file
+        base: int,  # its load address
+    ) -> None:
         self._base = base
         done = subprocess.run(
             ["nm", "--numeric-sort", "--demangle", "--defined-only", "--print-size", library],
@@ -81,13 +77,10 @@ def qualified_name(name: str) -> str:
     return name[begin:]
 
 
-def blamed(names: Sequence[str]) -> tuple[str, str]:
+def blamed(
+    names: Sequence[str],  # innermost first
+) -> tuple[str, str]:
     """Return whose code a stack is in, and the innermost function of that owner.
-
-    Parameters
-    ----------
-    names
-        Innermost first.
 
     Returns
     -------

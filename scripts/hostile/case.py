@@ -33,59 +33,32 @@ def _use(stage: Stage) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """One hostile case.
+    """One hostile case."""
 
-    Attributes
-    ----------
-    name : str
-        The kind, a colon, and a description.
-    run : callable
-        Runs the case; its return value is the answer.
-    says : str
-        A regular expression that the message of an error must match.
-    seconds, mib : float
-        Limits of CPU time, and of additional memory.
-    prepare : callable
-        Runs first and is not measured. By default, it opens the model.
-    neighbour : bool
-        Whether another thread makes choices meanwhile. Each must take less than a second.
-    address_mib : int
-        Limit of additional address space, in MiB.
-    may_die_in_llama_cpp : bool
-        Whether a death in llama.cpp's code is a known limitation, which is only reported.
-    """
-
-    name: str
-    run: Callable[[Stage], Any]
+    name: str  # the kind, a colon, and a description
+    run: Callable[[Stage], Any]  # runs the case; its return value is the answer
     must: Must = Must.END
-    says: str = ""
-    seconds: float = 2.0
+    says: str = ""  # a regular expression that the message of an error must match
+    seconds: float = 2.0  # limits of CPU time, and of additional memory
     mib: float = 200.0
+    # Runs first and is not measured. By default, it opens the model.
     prepare: Callable[[Stage], object] = _use
+    # Whether another thread makes choices meanwhile. Each must take less than a second.
     neighbour: bool = False
-    address_mib: int = 3000
+    address_mib: int = 3000  # limit of additional address space, in MiB
+    # Whether a death in llama.cpp's code is a known limitation, which is only reported.
     may_die_in_llama_cpp: bool = False
 
 
 class Neighbour:
-    """Another stream of the same model, which makes choices all the time.
-
-    Attributes
-    ----------
-    longest : float
-        Duration of its slowest choice, in seconds.
-    count : int
-        Number of its choices.
-    error : BaseException or None
-        The error that ended it early.
-    """
+    """Another stream of the same model, which makes choices all the time."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._is_over = threading.Event()
-        self.longest = 0.0
-        self.count = 0
-        self.error: BaseException | None = None
+        self.longest = 0.0  # duration of its slowest choice, in seconds
+        self.count = 0  # number of its choices
+        self.error: BaseException | None = None  # the error that ended it early
         self._thread = threading.Thread(target=self._choose, daemon=True)
 
     @contextmanager

@@ -30,16 +30,7 @@ HALF_NEGATIVE_INF = 0xFC00
 
 
 class SlotBytes:
-    """The parts of a slot file, which can be changed and written again with a valid hash.
-
-    Attributes
-    ----------
-    magic : bytes
-    version : int
-    fingerprint, tokens, state : bytearray
-    lengths : list of int or None
-        Lengths to write for the three parts; None = the actual length.
-    """
+    """The parts of a slot file, which can be changed and written again with a valid hash."""
 
     def __init__(self, raw: bytes) -> None:
         self.magic = raw[:8]
@@ -53,6 +44,7 @@ class SlotBytes:
         if at + 8 != len(raw) or struct.unpack_from("<Q", raw, at)[0] != fnv1a(raw[:at]):
             raise Broken("the format of slot files has changed; update these cases")
         self.fingerprint, self.tokens, self.state = parts
+        # Lengths to write for the three parts; None = the actual length.
         self.lengths: list[int | None] = [None, None, None]
         self.tail = b""
 

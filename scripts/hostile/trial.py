@@ -33,33 +33,15 @@ WALL_TO_CPU = 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a case.
+    """The outcome of a case."""
 
-    Attributes
-    ----------
-    came : str
-        ``"answer"``, ``"error"``, ``"broken"``, ``"died"`` or ``"hung"``.
-    said : str
-        The error message, the beginning of the answer, or the place of death.
-    seconds : float
-        CPU time.
-    mib : float
-        Peak of the additional memory.
-    waited : float or None
-        Duration of the other stream's slowest choice, in seconds.
-    after : str
-        What changed in the model's answers afterwards; empty if nothing did.
-    whose : str
-        Whose code the process died in.
-    """
-
-    came: str
-    said: str
-    seconds: float = 0.0
-    mib: float = 0.0
-    waited: float | None = None
-    after: str = ""
-    whose: str = ""
+    came: str  # ``"answer"``, ``"error"``, ``"broken"``, ``"died"`` or ``"hung"``
+    said: str  # the error message, the beginning of the answer, or the place of death
+    seconds: float = 0.0  # CPU time
+    mib: float = 0.0  # peak of the additional memory
+    waited: float | None = None  # duration of the other stream's slowest choice, in seconds
+    after: str = ""  # what changed in the model's answers afterwards; empty if nothing did
+    whose: str = ""  # whose code the process died in
 
 
 def verdict(case: Case, outcome: Outcome) -> str:
@@ -89,15 +71,13 @@ def verdict(case: Case, outcome: Outcome) -> str:
 
 
 class Trials:
-    """Runs cases, one after the other.
+    """Runs cases, one after the other."""
 
-    Parameters
-    ----------
-    watcher
-        Records where a child died.
-    """
-
-    def __init__(self, library: Library, watcher: Preloaded) -> None:
+    def __init__(
+        self,
+        library: Library,
+        watcher: Preloaded,  # records where a child died
+    ) -> None:
         self._library = library
         self._watcher = watcher
         self._symbols = Symbols(Path(library.path), watcher.base)

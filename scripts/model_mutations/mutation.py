@@ -31,21 +31,12 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Mutation:
-    """One way to break a file.
+    """One way to break a file."""
 
-    Attributes
-    ----------
-    kind
-        Its row in the table, such as ``"integer"``.
-    what
-        A description, such as ``"llama.block_count = 0"``.
-    files
-        Returns the files by name. The first is the one to open; ``lora.gguf`` is an adapter to
-        load with it.
-    """
-
-    kind: str
-    what: str
+    kind: str  # its row in the table, such as ``"integer"``
+    what: str  # a description, such as ``"llama.block_count = 0"``
+    # Returns the files by name. The first is the one to open; ``lora.gguf`` is an adapter to load
+    # with it.
     files: Callable[[], Files]
 
 
