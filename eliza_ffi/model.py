@@ -38,15 +38,9 @@ from .library.loading import Library
 from .library.protocol import Tokens
 from .sampling.params import Sampling
 from .session.batches import labels_for, length_of, run_many
-from .session.filling import Fillable
 from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
-from .session.requests import (
-    MOST_TOKENS,
-    GenerationResult,
-    TokenLogprob,
-    check_prompts,
-    lora_option,
-)
+from .session.requests import MOST_TOKENS, Fillable, check_prompts, lora_option
+from .session.results import GenerationResult, TokenLogprob
 from .session.run import Run
 from .session.runs import (
     choice_run,
@@ -1487,7 +1481,7 @@ class Model:
         -------
         ToolCall or TextAnswer
             A :class:`~eliza_ffi.session.tool_calls.TextAnswer` is a
-            :class:`~eliza_ffi.session.requests.GenerationResult`.
+            :class:`~eliza_ffi.session.results.GenerationResult`.
 
         Raises
         ------

@@ -17,8 +17,8 @@ from eliza_ffi.decisions import ChoiceAnswer, Decision
 from eliza_ffi.library.protocol import StreamConfig, StreamStep
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import Generation
-from eliza_ffi.session.request import GenerationRequest, RunResult
-from eliza_ffi.session.requests import choice_of, choice_request
+from eliza_ffi.session.requests import GenerationRequest, choice_request
+from eliza_ffi.session.results import RunResult, choice_of
 from eliza_ffi.session.run import Run, open_stream
 
 from ..choosing.other_libraries import LlGuidancePicker

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from eliza_ffi.model import Model
-from eliza_ffi.session.requests import GenerationResult
+from eliza_ffi.session.results import GenerationResult
 
 from .workload import Asked, mail_of
 

@@ -22,8 +22,8 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamStep, Tokens
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import Generation
-from eliza_ffi.session.request import GenerationRequest, RunResult
-from eliza_ffi.session.requests import choice_of, choice_request, generate_request
+from eliza_ffi.session.requests import GenerationRequest, choice_request, generate_request
+from eliza_ffi.session.results import RunResult, choice_of
 from eliza_ffi.session.run import Run
 
 T = TypeVar("T")

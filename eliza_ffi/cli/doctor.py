@@ -93,7 +93,7 @@ def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         findings["abi_version"] = library.abi_version
         findings["missing_symbols"] = list(library.missing_symbols)
         binding = CffiBinding(library)
-        findings["token_trie"] = binding.trie_modes() != 0
+        findings["token_trie"] = binding.trie_modes != 0
         findings["capabilities"] = _other_capabilities(detect_capabilities(binding))
         if binding.supports("describe"):
             findings.update(binding.describe())

@@ -22,8 +22,7 @@ from ..choices.token_tree import TokenTreePayload
 from ..errors import ChatTemplateError, ContextFullError, ElizaError, InvalidArgumentError
 from ..library.protocol import EndingScores, PreparedChoices, Ranking
 from ..session.batches import length_of, run_many
-from ..session.request import GenerationRequest
-from ..session.requests import generate_request
+from ..session.requests import GenerationRequest, generate_request
 from ..session.run import Run
 from ..session.scoring import (
     Ending,

@@ -10,7 +10,8 @@ from ..checks import check_kind
 from ..choices.label_set import ChoiceResult, LabelSet
 from ..model import Model
 from ..session.options import AnyPrompt
-from ..session.requests import choice_of, choice_request, fill_request, generate_request
+from ..session.requests import choice_request, fill_request, generate_request
+from ..session.results import choice_of
 from ..structured.fill_result import FilledSpan, FillResult
 from .actions import Action
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs

@@ -39,9 +39,9 @@ class AospStreamingLlmBinding(CffiBinding):
         self.context_size = check_whole("context_size", context_size, 0)
         self._sizes: dict[Any, int] = {}
 
-    def open(self, ctx: Any, config: StreamConfig) -> CffiStream:
+    def open(self, ctx: Any, config: StreamConfig, context_size: int | None = None) -> CffiStream:
         """Open a stream; raise NotSupportedError if the library does not support a context size."""
-        return self.llm_stream_open(ctx, config)
+        return self.llm_stream_open(ctx, config, context_size)
 
     def destroy(self, ctx: Any) -> None:
         """Close the streams of a context and free it."""
@@ -74,7 +74,7 @@ class AospStreamingLlmBinding(CffiBinding):
                 self.set_option(ctx, "n_ctx", str(size))
                 self._sizes[ctx] = size
             size = 0
-        return self._open(ctx, config, size)
+        return super().open(ctx, config, size)
 
     llm_stream_prefill = CffiBinding.prefill
     llm_stream_next = CffiBinding.next

@@ -28,25 +28,23 @@ from ..library.protocol import (
     TrieLeaf,
 )
 from ..sampling.params import Sampling
-from ..session.filling import Fillable, FillRequest
-from ..session.request import (
+from ..session.requests import (
     REQUEST_FIELDS,
     Constraint,
+    Fillable,
+    FillRequest,
     GenerationRequest,
-    RunResult,
     TextChoices,
 )
+from ..session.results import RunResult
 from ..structured.masks import Masks
 from ..structured.sampler_plan import SpanSamplerPlan
 
 CONSTRAINTS = ("masks", "token_tree_payload", "prepared_choices", "text_choices")
 
 RENAMED = {
-    "grammar": "gbnf_grammar",
     "choice_mode": "token_tree_mode",
     "score_choices": "score_leaves",
-    "cache_key": "prompt_cache_key",
-    "drafter": "mtp_drafter_path",
     "on_refused_choices": "on_trie_error",
     "on_text": "on_text_chunk",
 }
@@ -175,7 +173,7 @@ class FfiStreamingGenerateArgs:
 
     def config(self) -> StreamConfig:
         """Return the configuration for opening the stream."""
-        return self._request_for(None).config()
+        return self._request_for(None)
 
     def to_request(self) -> GenerationRequest:
         """Convert these arguments to a request of this package.

@@ -15,7 +15,7 @@ from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..session.filling import Filling, check_fills
 from ..session.generation import Generation, check_request
-from ..session.request import RunResult
+from ..session.results import RunResult
 from ..session.run import Run
 from ..session.scheduler import Scheduler
 from ..session.threads import MOST_SLOTS, Threads, tell
@@ -51,7 +51,7 @@ class _Runner:
         return self._run_of(lambda run: Filling(run, request).steps(), args.generation.slot_id)
 
     def _run_of(self, steps: Callable[[Run[T]], Generator[T, None, None]], slot_id: int) -> Run[T]:
-        return Run(self.binding, lambda: self.ctx, steps, slot_id=slot_id)
+        return Run(self, steps, slot_id=slot_id)
 
     def _warn_once(self, reason: str) -> None:
         if not self._has_warned:

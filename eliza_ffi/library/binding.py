@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,7 @@ ERR_INVALID_ARG = -2
 ERR_TEXT_CAP = -10
 
 LARGEST_TEXT_CAP = 1 << 24
+LEAF_CAP = 256
 
 MOST_MS_PER_PULL = 100
 """Time limit of a call that generates several tokens, in milliseconds.
@@ -110,6 +112,9 @@ RANKED = np.dtype(
     align=True,
 )
 """The C type ``eliza_ranked_t``."""
+
+COUNTERS = tuple(field.name for field in fields(StreamStats))
+COUNTERS_OF = attrgetter(*COUNTERS)
 
 POOLING = {"mean": 1, "cls": 2, "last": 3}
 
@@ -240,13 +245,16 @@ class CffiBinding:
 
     # ---- streams -----------------------------------------------------------------------------
 
-    def open(self, ctx: Any, config: StreamConfig) -> CffiStream:
-        """Open a stream in a free KV slot."""
-        return self._open(ctx, config)
+    def open(self, ctx: Any, config: StreamConfig, context_size: int = 0) -> CffiStream:
+        """Open a stream in a free KV slot.
 
-    def _open(self, ctx: Any, config: StreamConfig, context_size: int = 0) -> CffiStream:
-        self._check_ctx(ctx)
-        check_kind("config", config, StreamConfig, "a StreamConfig")
+        `context_size` is the size of its context in tokens, for libraries that have one per stream;
+        0 = the library's default.
+        """
+        if not isinstance(ctx, self._ffi.CData):
+            self._check_ctx(ctx)
+        if not isinstance(config, StreamConfig):
+            raise wrong("config", "a StreamConfig", config)
         stream = self._dialect.new_stream(ctx)
         struct, _alive = self._dialect.config(config, context_size)
         error = self._ffi.new("char **")
@@ -275,7 +283,8 @@ class CffiBinding:
 
     def close(self, stream: CffiStream) -> None:
         """Close a stream and free its slot. Closing a stream twice is allowed."""
-        self._check_stream(stream)
+        if not isinstance(stream, CffiStream):
+            self._check_stream(stream)
         stream.close()
 
     # ---- generate ---------------------------------------------------------------------------
@@ -426,13 +435,15 @@ class CffiBinding:
             status = read(stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t"))
         if status < 0:
             raise self._stream_error(stream, status, doing)
-        values = {field.name: getattr(struct, field.name) for field in fields(StreamStats)}
+        values = dict(zip(COUNTERS, COUNTERS_OF(struct), strict=True))
         values["finish_reason"] = self._finish_reasons.get(struct.finish_reason, "unknown")
         values["trie_active"] = bool(struct.trie_active)
-        values["strategies"] = tuple(
-            name for bit, name in self._strategies.items() if struct.strategies & bit
-        )
+        bits = struct.strategies
+        values["strategies"] = self._strategies_of(bits) if bits else ()
         return StreamStats(**values)
+
+    def _strategies_of(self, bits: int) -> tuple[str, ...]:
+        return tuple(name for bit, name in self._strategies.items() if bits & bit)
 
     def set_sampling(self, stream: CffiStream, settings: str) -> None:
         """Change the sampling of all following tokens; `settings` is the JSON of a ``Sampling``."""
@@ -570,8 +581,9 @@ class CffiBinding:
 
     # ---- spans -------------------------------------------------------------------------------
 
+    @lazy_property
     def trie_modes(self) -> int:
-        """Return the bit set of supported trie modes and flags.
+        """The bit set of supported trie modes and flags.
 
         0 if the library has no token trie or does not report its modes.
         """
@@ -655,15 +667,14 @@ class CffiBinding:
     def token_trie_leaf(self, stream: CffiStream) -> TrieLeaf | None:
         """Return the leaf on which the last span ended, or None if no span has ended on a leaf."""
         leaf = self._functions["token_trie_leaf"]
-        null, logprob = self._ffi.NULL, self._ffi.new("double *")
+        logprob, cap = self._ffi.new("double *"), LEAF_CAP
         with self._turn(stream, "read the leaf"):
-            if leaf(stream.pointer, null, 0, logprob) < 0:
-                return None
-            cap = 256
             while cap <= LARGEST_TEXT_CAP:
                 name = self._ffi.new("char[]", cap)
-                if leaf(stream.pointer, name, cap, null) >= 0:
+                if leaf(stream.pointer, name, cap, logprob) >= 0:
                     return TrieLeaf(self._ffi.string(name).decode("utf-8", "replace"), logprob[0])
+                if cap == LEAF_CAP and leaf(stream.pointer, self._ffi.NULL, 0, logprob) < 0:
+                    return None  # no leaf, and not a name that is too long
                 cap *= 8
             raise NativeFaultError(f"cannot read the leaf's name: {self._last_error(stream)}")
 

@@ -154,7 +154,7 @@ def detect_capabilities(
     facts = binding.describe(ctx) if binding.supports("describe") else {}
     has_devices = any(device.get("gpu") for device in facts.get("devices", ()))
     streams = _has(library, "llm_stream_open", "llm_stream_supported")
-    modes = binding.trie_modes()
+    modes = binding.trie_modes
     return InferenceCapabilities(
         streaming_llm=streams,
         mtp_supported=library.probe(f"{PREFIX}llm_mtp_supported"),

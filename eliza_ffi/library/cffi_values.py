@@ -118,7 +118,7 @@ class CffiStream:
         own = gcp or header_ffi()[0].gc
         # One C call runs `make` and stores its result. Between two lines of Python, an interrupt
         # could lose the handle, and its slot would stay taken.
-        made = map(make, *((argument,) for argument in arguments))
+        made = map(make, *zip(arguments, strict=True))
         self._owner.extend(map(own, made, (free,)))
         self.pointer = self._owner[0]
         if not self.pointer:

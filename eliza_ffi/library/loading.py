@@ -246,6 +246,10 @@ class Library:
         The version that the library reports, such as ``"12"``.
     missing_symbols : tuple of str
         Functions that the header declares and this library lacks, in the header's order.
+    is_older : bool
+        Whether this is an older version, or another library of the same name. Such a library may
+        crash on a closed handle, or when two calls run on one stream at the same time. This
+        project's library returns an error instead. It is recognized by its function ``last_error``.
     ffi, lib
         The cffi objects. Only :mod:`eliza_ffi.library` should use them.
 
@@ -272,6 +276,7 @@ class Library:
         self.lib: Any = _loaded(self.path, (status.st_ino, status.st_mtime_ns))
         self._present = frozenset(n for n in (*declared, *SUPPLEMENT) if hasattr(self.lib, n))
         self.missing_symbols = tuple(name for name in declared if name not in self._present)
+        self.is_older = "eliza_inference_last_error" not in self._present
         self._check_required_symbols()
         self.abi_version = self._checked_abi_version()
         if not self.is_older:
@@ -301,16 +306,6 @@ class Library:
     def version(self) -> int:
         """`abi_version` as a number."""
         return int(self.abi_version)
-
-    @property
-    def is_older(self) -> bool:
-        """Whether this is an older version, or another library of the same name.
-
-        Such a library may crash on a closed handle, or when two calls run on one stream at the same
-        time. This project's library returns an error instead. It is recognized by its function
-        ``last_error``.
-        """
-        return "eliza_inference_last_error" not in self._present
 
     def _check_required_symbols(self) -> None:
         missing = [name for name in REQUIRED_SYMBOLS if name not in self._present]

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import NotRequired, TypedDict
 
 from ..checks import short_repr
-from ..session.requests import ReasoningPiece, TextPiece, TokenLogprob
+from ..session.results import ReasoningPiece, TextPiece, TokenLogprob
 from ..session.tool_calls import CallPiece, ToolCall
 from .decisions import ReasoningTokens, RefusalPart
 from .endpoint import Endpoint, HandlerResult, RequestContext

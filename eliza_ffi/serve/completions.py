@@ -16,7 +16,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from ..errors import InvalidArgumentError
 from ..session.requests import prompt_tokens
-from ..session.requests import TextPiece, TokenLogprob
+from ..session.results import TextPiece, TokenLogprob
 from ..session.session import Session
 from .chat import ChatUsage
 from .endpoint import Endpoint, HandlerResult, RequestContext

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import NotRequired, TypedDict
 
-from ..session.requests import ReasoningPiece, TextPiece
+from ..session.results import ReasoningPiece, TextPiece
 from ..session.tool_calls import CallPiece, ToolCall
 from .chat import (
     ConversationFields,

@@ -22,7 +22,7 @@ from ..errors import (
 )
 from ..library.protocol import Tokens
 from ..sampling.params import MAX_SEED, Sampling
-from ..session.requests import GenerationResult, TextPiece, TokenLogprob
+from ..session.results import GenerationResult, TextPiece, TokenLogprob
 from ..session.run import Run
 from ..session.runs import choice_run, fill_run, text_run, tools_run
 from ..session.session import Session

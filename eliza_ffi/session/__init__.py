@@ -9,11 +9,10 @@
 
 from __future__ import annotations
 
-from .filling import Fillable, FillRequest
 from .options import CacheOptions, Speculation
 from .reading import Reading
-from .request import GenerationRequest, RunResult, TextChoices
-from .requests import GenerationResult, TokenLogprob
+from .requests import Fillable, FillRequest, GenerationRequest, TextChoices
+from .results import GenerationResult, RunResult, TokenLogprob
 from .session import Session
 from .text_stream import AsyncTextStream, TextStream
 from .tool_calls import TextAnswer, ToolCall, ToolCalls

@@ -8,11 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
-from .._lazy import lazy_property
-from ..checks import check_flag, check_kind, check_one_of, check_whole, wrong
 from ..errors import (
     ContextFullError,
     ElizaError,
@@ -25,85 +23,8 @@ from ..library.binding import CffiBinding
 from ..library.protocol import SpanResult, StreamStats
 from ..structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from ..structured.placed_span import Filled, PlacedSpan, Script
-from ..structured.sampler_plan import SpanSamplerPlan, SpanSampling
-from .request import GenerationRequest
+from .requests import FillRequest
 from .run import Run
-
-ON_LIMIT = ("error", "close")
-"""What to do with an answer that does not end within `max_tokens`: raise an error or close it."""
-
-
-class Fillable(Protocol):
-    """A skeleton, or an object whose next span may depend on the spans filled so far."""
-
-    @property
-    def n_spans(self) -> int:
-        """The largest possible number of spans."""
-
-    def script(self) -> Script:
-        """Return a generator of the spans, in order."""
-
-    def parse(self, text: str) -> Any:
-        """Return the value of an answer; raise InvalidArgumentError if it is not JSON."""
-
-
-@dataclass(frozen=True, eq=False)
-class FillRequest:
-    """A skeleton to fill, the prompt before it, and the settings.
-
-    Attributes
-    ----------
-    skeleton : Fillable
-    generation : GenerationRequest
-        The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
-    sampler_plan : SpanSamplerPlan or None
-        Sampling settings of single spans. With None, choices, numbers and booleans also use the
-        settings of `generation`.
-    max_tokens : int
-        Maximum number of tokens in the whole answer; 0 = no limit except the context.
-    on_limit : {"error", "close"}
-        What to do if the answer does not end within `max_tokens`. ``"error"``: raise an error.
-        ``"close"``: end the free values in the shortest valid way, and still write the fixed text
-        and the choices that follow.
-    logprobs : bool
-        Whether to compute the probability of free values. The probability of a choice is always
-        computed.
-    heal_prompt : bool
-        Whether the prompt's last token and the beginning of the answer may merge into other tokens
-        (token healing).
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the plan names a span that the skeleton does not have, or a number is out of range.
-    """
-
-    skeleton: Fillable
-    generation: GenerationRequest
-    sampler_plan: SpanSamplerPlan | None = field(default_factory=SpanSamplerPlan)
-    max_tokens: int = 1024
-    on_limit: str = "error"
-    logprobs: bool = False
-    heal_prompt: bool = False
-
-    def __post_init__(self) -> None:
-        if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
-            raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
-        check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
-        check_flag("logprobs", self.logprobs)
-        check_flag("heal_prompt", self.heal_prompt)
-        object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
-        if self.sampler_plan is not None:
-            check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
-            self.sampler_plan.check(self.skeleton.n_spans)
-        check_one_of("on_limit", self.on_limit, ON_LIMIT)
-        _ = self.sampling  # checks the settings
-
-    @lazy_property
-    def sampling(self) -> SpanSampling:
-        """The sampling settings of the free spans."""
-        given = self.generation.sampling or self.generation
-        return SpanSampling(given.temperature, given.top_k, given.top_p)
 
 
 def check_fills(binding: CffiBinding) -> None:
@@ -146,9 +67,9 @@ class Filling:
         """
         begin = time.perf_counter()
         generation = self.args.generation
-        config = replace(generation, max_tokens=0, temperature=0.0).config()
+        config = replace(generation, max_tokens=0, temperature=0.0)
         sampling = None if generation.sampling is None else generation.sampling.to_json()
-        with self._run.prefilled(config, generation.prompt_tokens, sampling) as stream:
+        with self._run.opened(config, generation.prompt_tokens, sampling) as stream:
             script = self.args.skeleton.script()
             placed: PlacedSpan | None = next(script)
             while placed is not None:

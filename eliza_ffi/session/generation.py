@@ -26,7 +26,8 @@ from ..library.protocol import (
     TrieLeaf,
 )
 from .masking import ChoiceStep, MaskedSteps
-from .request import AnswerStep, GenerationRequest, RunResult, TextChoices
+from .requests import GenerationRequest, TextChoices
+from .results import AnswerStep, RunResult
 from .run import Run
 from .stop_texts import StopTexts
 
@@ -89,6 +90,7 @@ class Generation:
         self._reader = None if args.reasoning is None else args.reasoning.reader()
         self._logprobs: list[NDArray[np.void]] = []
         self._done = False
+        self._is_stopped = False
         self._context_full = False
         self._stats: StreamStats | None = None
         self._leaf: TrieLeaf | None = None
@@ -99,18 +101,16 @@ class Generation:
         args = self.args
         sampling = None if args.sampling is None else args.sampling.to_json()
         run = self._run
-        with run.prefilled(args.config(), args.prompt_tokens, sampling) as stream:
-            run.check()
+        with run.opened(args, args.prompt_tokens, sampling) as stream:
             if args.logprobs is not None:
                 self._binding.set_logprobs(stream, args.logprobs)
             # The library does not know where the reasoning ends, in which a stop has no effect.
             if args.stop and not args.reasoning and self._binding.supports("set_stops"):
                 self._binding.set_stops(stream, args.stop)
-            has_trie = self._set_trie(stream)
+            has_trie = args.constraint is not None and self._set_trie(stream)
             try:
                 if has_trie and args.score_choices:
                     self._leaf_logprobs = self._binding.token_trie_scores(stream)
-                    run.check()
                 for pulled in self._pull(stream):
                     step = self._count(pulled)
                     if args.logprobs is not None:
@@ -119,7 +119,7 @@ class Generation:
                     if step.done:
                         self._read_outcome(stream, has_trie)
                     yield step
-                    if self._is_stopped:
+                    if step.done:
                         break
             finally:
                 run.end()
@@ -157,10 +157,10 @@ class Generation:
             )
             return False
         try:
-            with self._run.naming_label((0, labels)):
-                getattr(self._binding, setter)(stream, labels, mode)
-        except TokenTrieError as error:
-            if self.args.on_refused_choices == "raise":
+            getattr(self._binding, setter)(stream, labels, mode)
+        except (ContextFullError, TokenTrieError) as error:
+            self._run.name_label(error, (0, labels))
+            if isinstance(error, ContextFullError) or self.args.on_refused_choices == "raise":
                 raise
             logger.warning("%s; continuing with the grammar alone", error)
             return False
@@ -182,26 +182,16 @@ class Generation:
         try:
             if self._masked is not None:
                 yield from self._masked.steps(stream)
-            else:
-                yield from self._next_steps(stream)
+                return
+            binding = self._binding
+            while True:
+                self._run.check()
+                yield binding.next_many(stream) if self._at_once else binding.next(stream)
         except ContextFullError:
             if not self._tokens:
                 raise
             self._context_full = True
             yield StreamStep((), "", True)  # keep the text so far
-
-    def _next_steps(self, stream: Any) -> Iterator[StreamStep]:
-        done = False
-        while not done:
-            self._run.check()
-            binding = self._binding
-            step = binding.next_many(stream) if self._at_once else binding.next(stream)
-            done = step.done
-            yield step
-
-    @property
-    def _is_stopped(self) -> bool:
-        return self._stop is not None and self._stop.has_come
 
     def _count(self, step: StreamStep) -> StreamStep:
         """Add a step to the result, and return the step without reasoning and stop strings."""
@@ -209,6 +199,7 @@ class Generation:
             step = self._divided(step)
         if self._stop is not None:
             text = self._stop.push(step.text, step.done)
+            self._is_stopped = self._stop.has_come
             step = replace(step, text=text, done=step.done or self._is_stopped)
         self._text.append(step.text)
         self._tokens.extend(step.tokens)

@@ -65,7 +65,7 @@ class CacheOptions:
         """Return the fields of a :class:`~eliza_ffi.session.GenerationRequest`."""
         return {
             "slot_id": self.slot,
-            "cache_key": self.key,
+            "prompt_cache_key": self.key,
             "cache_type_k": self.type_k,
             "cache_type_v": self.type_v,
         }
@@ -111,7 +111,7 @@ class Speculation:
         return {
             "draft_max": self.max_tokens,
             "draft_min": self.min_tokens,
-            "drafter": None if self.drafter is None else find_model(self.drafter),
+            "mtp_drafter_path": None if self.drafter is None else find_model(self.drafter),
         }
 
 

@@ -17,12 +17,18 @@ from ..choices.label_set import ChoiceResult, LabelSet
 from ..choices.prepared_labels import ChoiceTokens
 from ..choices.rank_result import RankLevel, RankResult
 from ..choices.token_tree import TokenTreePayload
-from ..errors import InvalidArgumentError
+from ..errors import ContextFullError, InvalidArgumentError, TokenTrieError
 from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, Ranking
 from .options import AnyPrompt, CacheOptions
-from .request import GenerationRequest, TextChoices
-from .requests import check_any_tokenization, continued_by, generate_request, split_spaces
+from .requests import (
+    GenerationRequest,
+    TextChoices,
+    check_any_tokenization,
+    continued_by,
+    generate_request,
+    split_spaces,
+)
 from .run import Run
 from .scoring import Ending, ScoreArgs, ScoredPrompt, Scoring, check_scores, ranking_of
 
@@ -156,7 +162,7 @@ class LabelSearch:
 
     def _prefilled(self) -> AbstractContextManager[Any]:
         args = self._request.generation
-        return self._run.prefilled(args.config(), args.prompt_tokens)
+        return self._run.opened(args, args.prompt_tokens)
 
     def _search(
         self, stream: Any, groups: NDArray[np.int32] | None, k: int, *, is_new: bool = True
@@ -171,8 +177,11 @@ class LabelSearch:
             rank, n_labels = partial(self._binding.rank, stream, labels), labels.n
         rank = partial(rank, k=k, groups=groups, max_passes=max_passes)
         n_before = len(self._request.generation.prompt_tokens)
-        with self._run.naming_label((n_before, labels)):
+        try:
             return self._run.call(rank, n_labels)
+        except (ContextFullError, TokenTrieError) as error:
+            self._run.name_label(error, (n_before, labels))
+            raise
 
     def _levels(self, stream: Any, found: Ranking) -> tuple[RankLevel, ...]:
         """Return the levels of the first label or group, without further forward passes."""

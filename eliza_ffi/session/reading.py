@@ -15,7 +15,7 @@ from ..structured.json_reader import JsonReader, copied
 from ..structured.partial_json import Growing
 from ..structured.shape import Shape
 from ..structured.shaped_result import PartialField, StructuredResult
-from .request import RunResult
+from .results import RunResult
 
 T = TypeVar("T")
 

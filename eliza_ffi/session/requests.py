@@ -1,44 +1,44 @@
-"""Convert the arguments of Model's methods to requests, and the results of runs to public results.
+"""Requests: what Model's methods are asked to do, checked and tokenized.
 
-A request is a checked description of the work. A run executes it on a stream of the library.
+A request is frozen. A :class:`~.run.Run` executes it on a stream of the library.
 """
 
 from __future__ import annotations
 
-import builtins
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._lazy import lazy_property
 from ..chat.prompt import Prompt, split_trailing_spaces
 from ..chat.template import Messages
+from ..chat.thinking import WrittenReasoning
 from ..checks import (
+    FieldChecks,
+    check_callable,
+    check_each,
+    check_fields,
     check_flag,
     check_kind,
     check_number,
     check_one_of,
     check_several,
+    check_text,
     check_whole,
     did_you_mean,
     naming,
-    short_repr,
     wrong,
 )
-from ..choices.label_set import ANCHOR, ChoiceResult, LabelSet
+from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceTokens
 from ..choices.token_tree import TokenTreePayload
-from ..errors import (
-    ContextFullError,
-    InvalidArgumentError,
-    NativeFaultError,
-    NotSupportedError,
-)
+from ..errors import InvalidArgumentError, NotSupportedError
 from ..library.abi import PREFIX
 from ..library.binding import token_array
 from ..library.protocol import (
@@ -47,14 +47,15 @@ from ..library.protocol import (
     TRIE_BEST_LEAF,
     TRIE_SAMPLE,
     PreparedChoices,
-    StreamStats,
+    StreamConfig,
     Tokens,
 )
 from ..sampling.params import MAX_SEED, Sampling
 from ..structured.masks import Masks
+from ..structured.placed_span import Script
+from ..structured.sampler_plan import SpanSampling
 from ..structured.shape import Gbnf, Shape, is_shape, shape_of
 from ..structured.skeleton import Skeleton, SpanSamplerPlan
-from .filling import ON_LIMIT, FillRequest
 from .options import (
     AnyPrompt,
     CacheOptions,
@@ -64,94 +65,235 @@ from .options import (
     Speculation,
     TextSettings,
 )
-from .request import Constraint, GenerationRequest, RunResult, TextChoices
 
 if TYPE_CHECKING:
     from .session import Session
+
+MOST_LOGPROBS = 1024
+
+NONE = type(None)
+
+
+@dataclass(frozen=True)
+class TextChoices:
+    """Labels that may be written with any tokens that spell them, as under a grammar.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        The labels.
+    """
+
+    texts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "texts", check_each("texts", self.texts, str, "a string"))
+
+
+Constraint: TypeAlias = "PreparedChoices | TokenTreePayload | TextChoices | Masks"
+"""A limit on the tokens of a generation: a label set, or token masks."""
+
+
+def _check_constraint(name: str, value: Any) -> Constraint:
+    if isinstance(value, PreparedChoices | TokenTreePayload | TextChoices):
+        return value
+    if isinstance(value, type) or not hasattr(value, "start") or not hasattr(value, "n_words"):
+        expected = "labels, or masks with n_words and start() like eliza_ffi.structured.Masks"
+        raise wrong(name, expected, value)
+    masks: Masks = value
+    return masks
+
+
+REQUEST_FIELDS: FieldChecks = {
+    **dict.fromkeys(
+        (
+            *("max_tokens", "top_k", "slot_id", "draft_min", "draft_max", "n_gpu_layers"),
+            "choice_mode",
+        ),
+        (int, check_whole),
+    ),
+    **dict.fromkeys(
+        (
+            *("gbnf_grammar", "prompt_cache_key", "mtp_drafter_path"),
+            *("cache_type_k", "cache_type_v"),
+        ),
+        (NONE, check_text),
+    ),
+    "disable_thinking": (bool, check_flag),
+    **dict.fromkeys(("temperature", "top_p", "repeat_penalty"), (float, check_number)),
+    "sampling": (
+        NONE,
+        partial(check_kind, kind=Sampling, expected="a Sampling or None"),
+    ),
+    "constraint": (NONE, _check_constraint),
+    **dict.fromkeys(("score_choices", "heal_prompt"), (bool, check_flag)),
+    "stop": (tuple, partial(check_each, kind=str, expected="a string")),
+    "reasoning": (
+        NONE,
+        partial(check_kind, kind=WrittenReasoning, expected="a WrittenReasoning or None"),
+    ),
+    "logprobs": (NONE, partial(check_whole, least=0, most=MOST_LOGPROBS)),
+    "on_refused_choices": (NONE, partial(check_one_of, allowed=("raise", "grammar"))),
+    "on_text": (NONE, check_callable),
+}
+"""The checks of the fields, for :func:`~eliza_ffi.checks.check_fields`."""
+
+
+@dataclass(frozen=True, eq=False)
+class GenerationRequest(StreamConfig):
+    """A prompt, the configuration of the stream that continues it, and what to write.
+
+    Attributes
+    ----------
+    prompt_tokens : sequence of int or array of int, shape [n]
+    sampling : Sampling or None
+        All sampling settings in one object. They replace those of the configuration.
+    constraint : PreparedChoices, TokenTreePayload, TextChoices, Masks or None
+        Labels: the text begins with a label. Masks: before each token, a mask says which tokens are
+        allowed.
+    choice_mode : int
+        How the label is chosen: ``TRIE_ARGMAX``, ``TRIE_SAMPLE`` or ``TRIE_BEST_LEAF``, or-ed with
+        ``STOP_AT_LEAF`` to end the generation after the label.
+    lead : str
+        Spaces before the label that have no tokens in the prompt. Results leave them out.
+    score_choices : bool
+        Whether to compute the probability of every label before the choice.
+    stop : tuple of str
+        Strings that end the generation. The stop string and all text after it are left out.
+    reasoning : WrittenReasoning or None
+        How the model writes reasoning. The results then separate it from the text, and `stop` has
+        no effect on it. None = the text includes the reasoning.
+    logprobs : int or None
+        If this is a number n, compute the log-probability of every generated token, and of the n
+        most probable tokens at the same position.
+    heal_prompt : bool
+        Whether the prompt's last token and the beginning of the answer may merge into other tokens
+        (token healing). Only for TextChoices, and for masks whose answers begin with a choice.
+    on_refused_choices : {"raise", "grammar"}
+        What to do if the library rejects the labels. ``"raise"``: raise
+        :class:`~eliza_ffi.errors.TokenTrieError`. ``"grammar"``: log a warning and continue with
+        the grammar alone.
+    on_text : callable or None
+        Called with each piece of text.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a field has a wrong type or value, or if both masks and a grammar are given.
+    """
+
+    prompt_tokens: Tokens = ()
+    sampling: Sampling | None = None
+    constraint: Constraint | None = None
+    choice_mode: int = TRIE_ARGMAX
+    lead: str = ""
+    score_choices: bool = False
+    stop: tuple[str, ...] = ()
+    reasoning: WrittenReasoning | None = None
+    logprobs: int | None = None
+    heal_prompt: bool = False
+    on_refused_choices: str = "raise"
+    on_text: Callable[[str], Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, REQUEST_FIELDS)
+        if self.gbnf_grammar is not None and self.masks is not None:
+            raise InvalidArgumentError("pass either token masks or a grammar, got both")
+        if self.stop and not all(isinstance(text, str) and text for text in self.stop):
+            raise InvalidArgumentError(f"stop must be non-empty strings, got {self.stop!r:.80}")
+        if self.max_tokens < 0:
+            raise InvalidArgumentError(f"max_tokens must be 0 or more, got {self.max_tokens}")
+
+    @property
+    def masks(self) -> Masks | None:
+        """The constraint if it is token masks, otherwise None."""
+        given = self.constraint
+        if isinstance(given, PreparedChoices | TokenTreePayload | TextChoices):
+            return None
+        return given
+
+
+ON_LIMIT = ("error", "close")
+"""What to do with an answer that does not end within `max_tokens`: raise an error or close it."""
+
+
+class Fillable(Protocol):
+    """A skeleton, or an object whose next span may depend on the spans filled so far."""
+
+    @property
+    def n_spans(self) -> int:
+        """The largest possible number of spans."""
+
+    def script(self) -> Script:
+        """Return a generator of the spans, in order."""
+
+    def parse(self, text: str) -> Any:
+        """Return the value of an answer; raise InvalidArgumentError if it is not JSON."""
+
+
+@dataclass(frozen=True, eq=False)
+class FillRequest:
+    """A skeleton to fill, the prompt before it, and the settings.
+
+    Attributes
+    ----------
+    skeleton : Fillable
+    generation : GenerationRequest
+        The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
+    sampler_plan : SpanSamplerPlan or None
+        Sampling settings of single spans. With None, choices, numbers and booleans also use the
+        settings of `generation`.
+    max_tokens : int
+        Maximum number of tokens in the whole answer; 0 = no limit except the context.
+    on_limit : {"error", "close"}
+        What to do if the answer does not end within `max_tokens`. ``"error"``: raise an error.
+        ``"close"``: end the free values in the shortest valid way, and still write the fixed text
+        and the choices that follow.
+    logprobs : bool
+        Whether to compute the probability of free values. The probability of a choice is always
+        computed.
+    heal_prompt : bool
+        Whether the prompt's last token and the beginning of the answer may merge into other tokens
+        (token healing).
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the plan names a span that the skeleton does not have, or a number is out of range.
+    """
+
+    skeleton: Fillable
+    generation: GenerationRequest
+    sampler_plan: SpanSamplerPlan | None = field(default_factory=SpanSamplerPlan)
+    max_tokens: int = 1024
+    on_limit: str = "error"
+    logprobs: bool = False
+    heal_prompt: bool = False
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
+            raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
+        check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
+        check_flag("logprobs", self.logprobs)
+        check_flag("heal_prompt", self.heal_prompt)
+        object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
+        if self.sampler_plan is not None:
+            check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
+            self.sampler_plan.check(self.skeleton.n_spans)
+        check_one_of("on_limit", self.on_limit, ON_LIMIT)
+        _ = self.sampling  # checks the settings
+
+    @lazy_property
+    def sampling(self) -> SpanSampling:
+        """The sampling settings of the free spans."""
+        given = self.generation.sampling or self.generation
+        return SpanSampling(given.temperature, given.top_k, given.top_p)
+
 
 PROMPT = "a string, a Prompt, token ids or a list of messages"
 """The kinds of prompts, for error messages."""
 
 MODES = {"greedy": TRIE_ARGMAX, "sample": TRIE_SAMPLE, "best": TRIE_BEST_LEAF}
-
-
-@dataclass(frozen=True)
-class TokenLogprob:
-    """A generated token and its log-probability.
-
-    Attributes
-    ----------
-    token : int
-    text : str
-        The token's text. Bytes that do not form a whole character are replaced by U+FFFD. For a
-        control token, its name.
-    logprob : float
-        The natural logarithm of the token's probability among all tokens, before any sampling; nan
-        for the tokens of labels.
-    top : tuple of TokenLogprob
-        The `logprobs` most probable tokens at this position, the most probable first.
-    bytes : bytes
-        The bytes that the token adds to the text; empty for a control token. A token may end inside
-        a character, so only the bytes of several tokens together are valid UTF-8.
-    """
-
-    token: int
-    text: str
-    logprob: float
-    top: tuple[TokenLogprob, ...] = ()
-    bytes: builtins.bytes = b""
-
-
-class TextPiece(str):
-    """A piece of generated text, without reasoning that is separated from it.
-
-    Attributes
-    ----------
-    logprobs : tuple of TokenLogprob, or None
-        The tokens of this piece, and those before it that had no text yet; None if the argument
-        `logprobs` was None.
-    """
-
-    logprobs: tuple[TokenLogprob, ...] | None = None
-
-
-class ReasoningPiece(TextPiece):
-    """A piece of the model's reasoning."""
-
-
-@dataclass(frozen=True)
-class GenerationResult:
-    """The result of generating text.
-
-    Attributes
-    ----------
-    text : str
-    tokens : tuple of int
-        All generated tokens, including the tokens of a stop string.
-    finish_reason : str
-        ``"end"`` (the model ended the text), ``"length"`` (`max_tokens` was reached), ``"stop"`` (a
-        string of `stop` was generated) or ``"context_full"``.
-    prompt_tokens : int
-        The number of tokens of the prompt.
-    stats : StreamStats or None
-        None if the library does not report statistics.
-    logprobs : tuple of TokenLogprob, or None
-        One item per token; None if the argument `logprobs` was None.
-    reasoning : str or None
-        The reasoning before the text; None if it was not separated from the text.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
-    finish_reason: str
-    prompt_tokens: int
-    stats: StreamStats | None
-    logprobs: tuple[TokenLogprob, ...] | None = None
-    reasoning: str | None = None
-
-    def __repr__(self) -> str:
-        size = f"{len(self.tokens)} tokens"
-        return f"{type(self).__name__}({short_repr(self.text)}, {size}, {self.finish_reason})"
 
 
 def check_keywords(
@@ -202,16 +344,16 @@ def prompt_tokens(session: Session, prompt: AnyPrompt, **variables: Any) -> Toke
 
     `variables` are variables of the chat template, for a conversation.
     """
+    tokens: Tokens
     if isinstance(prompt, str | Prompt):
-        tokens: Tokens = session.prompt_tokens(prompt)
+        tokens = session.prompt_tokens(prompt)
     elif _is_conversation(prompt):
         tokens = session.chat().tokens(cast(Messages, prompt), **variables)
     else:
-        tokens = checked_tokens(prompt)
-    found = token_array(tokens)
-    if len(found) == 0:
+        tokens = token_array(checked_tokens(prompt))
+    if not len(tokens):
         raise InvalidArgumentError("the prompt is empty: it must have at least one token")
-    return found
+    return tokens
 
 
 def continued_by(
@@ -268,11 +410,9 @@ def _is_listed(value: Any) -> bool:
     return is_sequence or (hasattr(value, "__array__") and np.ndim(value) == 1)
 
 
-def checked_cache(cache: CacheOptions | None) -> CacheOptions | None:
-    """Check that an argument is a CacheOptions or None."""
-    if cache is not None:
-        check_kind("cache", cache, CacheOptions, "a CacheOptions or None")
-    return cache
+def checked_cache(cache: CacheOptions) -> CacheOptions:
+    """Check that an argument is a CacheOptions."""
+    return check_kind("cache", cache, CacheOptions, "a CacheOptions or None")
 
 
 def generate_request(
@@ -297,7 +437,7 @@ def generate_request(
             )
         given.update(speculation.settings())
     if isinstance(shape, Gbnf):
-        given["grammar"] = shape.grammar
+        given["gbnf_grammar"] = shape.grammar
     elif shape is not None:
         with naming("shape"):
             given["constraint"] = _masks_of(session, shape)
@@ -311,27 +451,18 @@ def _request(
     *,
     sampling: Sampling | None = None,
     cache: CacheOptions | None = None,
-    min_p: float = 0.0,
-    seed: int | None = None,
-    **more: Any,
+    **given: Any,
 ) -> GenerationRequest:
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
-    _check_ranges(more)
-    if sampling is not None:
-        check_kind("sampling", sampling, Sampling, "a Sampling or None")
-    cache = checked_cache(cache)
     if cache is not None:
-        more.update(cache.settings())
-    named: dict[str, Any] = {"min_p": min_p} if check_number("min_p", min_p, 0, 1) else {}
-    if seed is not None:
-        named["seed"] = seed
-    sampling = _all_sampling(sampling, {**more, **named})
+        given.update(checked_cache(cache).settings())
+    sampling = _all_sampling(sampling, given)
     return GenerationRequest(
         prompt_tokens=prompt_tokens(session, prompt),
         n_gpu_layers=session.n_gpu_layers,
         sampling=sampling,
         disable_thinking=sampling is not None and sampling.disable_thinking,
-        **more,
+        **given,
     )
 
 
@@ -378,7 +509,7 @@ def choice_request(
     check_one_of("tokenization", tokenization, ("canonical", "any"))
     check_flag("probabilities", probabilities)
     check_flag("heal_prompt", heal_prompt)
-    trie_modes = session.binding.trie_modes()
+    trie_modes = session.binding.trie_modes
     if not trie_modes & STOP_AT_LEAF:
         raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
     check_keywords(method, more, CHOICE_KEYWORDS)
@@ -586,6 +717,9 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
 }
 """The sampling settings of a stream's configuration, with the values that switch them off."""
 
+RANGES = {"temperature": (0, math.inf), "top_p": (0, 1), "min_p": (0, 1)}
+"""The ranges of sampling settings that are numbers."""
+
 TEXT_KEYWORDS = frozenset((*TextSettings.__annotations__, "max_tokens"))
 CHOICE_KEYWORDS = frozenset(ChoiceSettings.__annotations__)
 FILL_KEYWORDS = frozenset((*FillSettings.__annotations__, "on_span"))
@@ -595,173 +729,32 @@ SHAPE_WORDS = ("skeleton", "schema", "regex", "lark")
 """Keywords that users may try in place of `shape`."""
 
 
-def generation_of(session: Session, result: RunResult) -> GenerationResult:
-    """Return the result of a run of a :func:`generate_request`."""
-    return GenerationResult(
-        text=result.text,
-        tokens=result.tokens,
-        finish_reason=result.finish_reason,
-        prompt_tokens=result.prompt_tokens,
-        stats=result.stats,
-        logprobs=None if result.logprobs is None else token_logprobs(session, result.logprobs),
-        reasoning=result.reasoning,
-    )
+def _all_sampling(sampling: Sampling | None, given: dict[str, Any]) -> Sampling | None:
+    """Return all sampling settings; None if the stream's configuration can express them.
 
-
-def token_logprobs(session: Session, rows: NDArray[np.void]) -> tuple[TokenLogprob, ...]:
-    """Return the rows of `CffiBinding.take_logprobs` with the texts of their tokens."""
-    return tuple(
-        token_logprob(
-            session,
-            own,
-            tuple(token_logprob(session, other) for other in others if other[0] >= 0),
-        )
-        for own, *others in rows.tolist()
-    )
-
-
-def token_logprob(
-    session: Session, entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()
-) -> TokenLogprob:
-    """Return a token and its log-probability with the token's text."""
-    token, logprob = entry
-    if not session.binding.supports("vocabulary"):  # an older library
-        # Some tokenizers drop a space at the beginning, so the token is read after an anchor.
-        anchor = session.tokenize(ANCHOR)
-        text = session.detokenize([*anchor, token], True)
-        text = text[len(session.detokenize(anchor, True)) :]
-        return TokenLogprob(token, text, logprob, top, text.encode("utf-8", "surrogatepass"))
-    vocabulary = session.vocabulary()
-    spelled = vocabulary.texts[token]
-    added = b"" if token in vocabulary.controls else spelled
-    return TokenLogprob(token, spelled.decode("utf-8", "replace"), logprob, top, added)
-
-
-def choice_of(
-    labels: LabelSet[Any],
-    args: GenerationRequest,
-    result: RunResult,
-    seconds: float,
-) -> ChoiceResult[Any]:
-    """Return the result of a run of a :func:`choice_request`, which took `seconds` seconds.
-
-    Raises
-    ------
-    ContextFullError
-        If the context was full before the label ended.
-    InvalidArgumentError
-        If the request has no labels, or `max_tokens` ended the generation inside a label.
-    NativeFaultError
-        If the generated text is not one of the labels.
+    Removes the settings from `given` that the configuration cannot express.
     """
-    if not args.has_choices:
-        raise InvalidArgumentError("the request has no labels, so its result is not a choice")
-    # Check the finish reason first, because a truncated label may be equal to a shorter label.
-    if result.finish_reason == "context_full":
-        raise ContextFullError(
-            f"the context was full inside a label, after {short_repr(result.text)}: "
-            f"shorten the prompt or raise n_ctx"
-        )
-    if result.finish_reason == "length":
-        longest = _longest(args)
-        room = "" if longest is None else f", or raise it to {longest}, the longest label's length"
-        raise InvalidArgumentError(
-            f"max_tokens={args.max_tokens} ended the generation inside a label, after "
-            f"{short_repr(result.text)}: leave it at 0{room}"
-        )
-    index = _chosen(labels, args, result)
-    if index is None:
-        raise NativeFaultError(
-            f"the generated text must be one of the {len(labels.texts)} labels, got "
-            f"{short_repr(result.text)} (finish reason {result.finish_reason})"
-        )
-    stats = result.stats
-    logprob = math.nan if result.leaf is None else result.leaf.logprob
-    probabilities = _probabilities(labels, args, result)
-    return ChoiceResult(
-        value=labels.values[index],
-        index=index,
-        text=labels.texts[index],
-        logprob=logprob,
-        tokens=result.tokens,
-        forward_passes=-1 if stats is None else stats.passes_after_prompt,
-        seconds=seconds,
-        probabilities=probabilities,
-        stats=stats,
-        proven=_is_proven(args.choice_mode, index, logprob, probabilities),
-    )
-
-
-def _is_proven(
-    mode: int, index: int, logprob: float, probabilities: Mapping[Any, float] | None
-) -> bool:
-    """Return whether no other label can be more probable than the chosen one."""
-    if mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF or logprob >= math.log(0.5):
-        return True
-    values = [] if probabilities is None else list(probabilities.values())
-    return bool(values) and values[index] == max(values)
-
-
-def _longest(args: GenerationRequest) -> int | None:
-    given = args.constraint
-    if isinstance(given, PreparedChoices):
-        return given.longest
-    if isinstance(given, TokenTreePayload):
-        return max(len(leaf.tokens) for leaf in given.leaves())
-    return None
-
-
-def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
-    """Return the index of the generated label; None if the text is not a label."""
-    leaf, given = result.leaf, args.constraint
-    if isinstance(given, TokenTreePayload):
-        of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
-        return labels.place_of(of_tokens.get(result.tokens, ""))
-    if leaf is None:  # the library rejected the labels, and a grammar constrained the text instead
-        return labels.place_of(result.text.removeprefix(args.lead))
-    if isinstance(given, TextChoices):
-        return labels.place_of(leaf.name.removeprefix(args.lead))
-    return int(leaf.name)
-
-
-def _probabilities(
-    labels: LabelSet[Any], args: GenerationRequest, result: RunResult
-) -> Mapping[Any, float] | None:
-    if result.leaf_logprobs is None:
+    for name, (least, most) in RANGES.items():
+        if name in given:
+            check_number(name, given[name], least, most)
+    if "top_k" in given:
+        check_whole("top_k", given["top_k"])
+    min_p, seed = given.pop("min_p", 0), given.pop("seed", None)
+    named = {"min_p": min_p} if min_p else {}
+    if seed is not None:
+        named["seed"] = seed
+    if sampling is None and not named:
         return None
-    probabilities = np.exp(result.leaf_logprobs).tolist()
-    if isinstance(args.constraint, TokenTreePayload):  # its leaves are sorted by name
-        names = [leaf.name for leaf in args.constraint.leaves()]
-        of_name = dict(zip(names, probabilities, strict=True))
-        probabilities = [of_name[text] for text in labels.texts]
-    return dict(zip(labels.keys, probabilities, strict=True))
-
-
-def _all_sampling(sampling: Sampling | None, given: Mapping[str, Any]) -> Sampling | None:
-    """Return all sampling settings; None if the stream's configuration can express them."""
     plain = {name: given[name] for name in PLAIN_SAMPLING if name in given}
-    named = {name: given[name] for name in ("min_p", "seed") if name in given}
     if sampling is None:
-        return Sampling(**plain, **named) if named else None
+        return Sampling(**plain, **named)
+    check_kind("sampling", sampling, Sampling, "a Sampling or None")
     twice = [*named, *(name for name, value in plain.items() if value != PLAIN_SAMPLING[name])]
     if twice:
         raise InvalidArgumentError(
             f"{twice[0]} is given twice: set it in sampling or as an argument, not in both"
         )
     return sampling
-
-
-def _check_ranges(more: Mapping[str, Any]) -> None:
-    """Check the ranges of the sampling settings in a stream's configuration."""
-    for name, least, most in (
-        ("temperature", 0, math.inf),
-        ("top_p", 0, 1),
-        ("repeat_penalty", -math.inf, math.inf),
-    ):
-        if name in more:
-            check_number(name, more[name], least, most)
-    if "top_k" in more:
-        check_whole("top_k", more["top_k"])
 
 
 def check_any_tokenization(session: Session, labels: LabelSet[Any], call: str) -> None:

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import short_repr
-from ..errors import ContextFullError, GenerationCancelledError, TokenTrieError
+from ..errors import ElizaError, GenerationCancelledError
 from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, StreamConfig, Tokens
 
@@ -42,15 +43,24 @@ def n_ctx_of(binding: CffiBinding, ctx: Any) -> int | None:
     return int(n) or None
 
 
+class Opened(Protocol):
+    """An open model: a session, or a binding with a context."""
+
+    @property
+    def binding(self) -> CffiBinding: ...
+
+    @property
+    def ctx(self) -> Any:
+        """The context; raises an error if the model is closed."""
+
+
 class Run(Generic[Step]):
     """A request that needs a slot. Any thread can cancel it at any time, even before it begins.
 
     Parameters
     ----------
-    binding
-        The library.
-    ctx
-        Returns the context to run in; raises an error if the model is closed.
+    model
+        The model to run in.
     steps
         Opens streams with :meth:`opened`, one after the other, and yields the steps of the request.
         The last step is its result. It must leave out steps that the caller does not need, because
@@ -63,17 +73,16 @@ class Run(Generic[Step]):
 
     def __init__(
         self,
-        binding: CffiBinding,
-        ctx: Callable[[], Any],
+        model: Opened,
         steps: Callable[[Run[Step]], Generator[Step, None, None]],
         *,
         slot_id: int = -1,
         at_most: int | None = None,
     ) -> None:
-        self.binding = binding
+        self.model = model
+        self.binding = model.binding
         self.slot_id = slot_id
         self.at_most = at_most
-        self.ctx = ctx
         self._steps = steps
         self._lock = threading.Lock()
         self._stream: Any = None
@@ -84,58 +93,56 @@ class Run(Generic[Step]):
         return self._steps(self)
 
     @contextmanager
-    def opened(self, config: StreamConfig) -> Iterator[Any]:
-        """Open a stream that :meth:`cancel` stops; close it at the end of the ``with`` block."""
+    def opened(
+        self, config: StreamConfig, prompt: Tokens | None = None, sampling: str | None = None
+    ) -> Iterator[Any]:
+        """Open a stream that :meth:`cancel` stops, and close it at the end of the ``with`` block.
+
+        Parameters
+        ----------
+        config
+        prompt
+            The tokens to prefill, if any.
+        sampling
+            The JSON of a ``Sampling``, if it has settings that `config` cannot express.
+        """
         self.check()
-        with open_stream(self.binding, self.ctx(), config) as stream:
+        binding = self.binding
+        stream = binding.open(self.model.ctx, config)
+        try:
             with self._lock:
                 self._stream = stream
-            try:
-                self.check()
-                yield stream
-            finally:
-                self.end()
-
-    @contextmanager
-    def prefilled(
-        self, config: StreamConfig, tokens: Tokens, sampling: str | None = None
-    ) -> Iterator[Any]:
-        """Do the same as :meth:`opened`, and prefill the stream.
-
-        `sampling` is the JSON of a ``Sampling``, if it has settings that `config` cannot express.
-        """
-        with self.opened(config) as stream:
+            self.check()
             if sampling is not None:
-                self.binding.set_sampling(stream, sampling)
-            self.call(lambda: self.binding.prefill(stream, tokens), len(tokens))
+                binding.set_sampling(stream, sampling)
+            if prompt is not None:
+                self.call(partial(binding.prefill, stream, prompt), len(prompt))
             yield stream
+        finally:
+            self.end()
+            binding.close(stream)
 
-    @contextmanager
-    def naming_label(self, *labels: tuple[int, Any]) -> Iterator[None]:
-        """Name the longest label in the error if labels do not fit into the context.
+    def name_label(self, error: ElizaError, *labels: tuple[int, Any]) -> None:
+        """Raise an error that names the longest label, if labels do not fit into the context.
 
         `labels` are pairs of the number of tokens before the labels, and the tokenized labels.
         """
-        try:
-            yield
-        except (ContextFullError, TokenTrieError) as error:
-            n_ctx = n_ctx_of(self.binding, self.ctx()) or 0
-            for n_before, each in labels:
-                if not isinstance(each, PreparedChoices) or not each.texts:
-                    continue
-                if n_before < n_ctx < n_before + each.longest:
-                    size = f"{each.longest:,} tokens"
-                    if n_before:
-                        size += f" after a prompt of {n_before:,}"
-                    raise type(error)(
-                        f"the label {self._longest(each)} has {size}, which do not fit the context "
-                        f"of {n_ctx:,} tokens"
-                    ) from error
-            raise
+        n_ctx = n_ctx_of(self.binding, self.model.ctx) or 0
+        for n_before, each in labels:
+            if not isinstance(each, PreparedChoices) or not each.texts:
+                continue
+            if n_before < n_ctx < n_before + each.longest:
+                size = f"{each.longest:,} tokens"
+                if n_before:
+                    size += f" after a prompt of {n_before:,}"
+                raise type(error)(
+                    f"the label {self._longest(each)} has {size}, which do not fit the context "
+                    f"of {n_ctx:,} tokens"
+                ) from error
 
     def _longest(self, labels: PreparedChoices) -> str:
-        tokenize = self.binding.tokenize
-        return short_repr(max(labels.texts, key=lambda text: len(tokenize(self.ctx(), text))))
+        tokenize = partial(self.binding.tokenize, self.model.ctx)
+        return short_repr(max(labels.texts, key=lambda text: len(tokenize(text))))
 
     def call(self, call: Callable[[], Result], n_tokens: int) -> Result:
         """Run a native call that decodes about `n_tokens` tokens, and return its result.

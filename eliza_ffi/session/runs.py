@@ -29,29 +29,36 @@ from ..library.protocol import StreamConfig, StreamStep, Tokens
 from ..structured.fill_result import FilledSpan, FillResult
 from ..structured.shape import is_shape
 from ..structured.shaped_result import PartialField, StructuredResult
-from .filling import Filling, FillRequest, check_fills
+from .filling import Filling, check_fills
 from .generation import Generation, check_request
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import LabelSearch, RankRequest, rank_request, scores_of_all
 from .reading import Reading
-from .request import MOST_LOGPROBS, AnswerStep, GenerationRequest, RunResult, TextChoices
 from .requests import (
-    GenerationResult,
-    ReasoningPiece,
+    MOST_LOGPROBS,
+    FillRequest,
+    GenerationRequest,
     ShapeRequest,
-    TextPiece,
-    TokenLogprob,
+    TextChoices,
     check_keywords,
     checked_cache,
     checked_tokens,
-    choice_of,
     choice_request,
     fill_request,
     generate_request,
-    generation_of,
     prompt_tokens,
     searches_spellings,
     shape_request,
+)
+from .results import (
+    AnswerStep,
+    GenerationResult,
+    ReasoningPiece,
+    RunResult,
+    TextPiece,
+    TokenLogprob,
+    choice_of,
+    generation_of,
     token_logprobs,
 )
 from .run import Run
@@ -308,7 +315,7 @@ def prompt_logprobs_run(
     tokens = request.prompt_tokens
 
     def steps(run: Run[Any]) -> Generator[tuple[TokenLogprob, ...], None, None]:
-        with run.opened(request.config()) as stream:
+        with run.opened(request) as stream:
             score = partial(session.binding.prefill_logprobs, stream, tokens, top)
             rows = run.call(score, len(tokens))
         yield token_logprobs(session, rows)
@@ -340,7 +347,7 @@ def hidden_states_run(
     ascending = sorted(set(wanted))
 
     def steps(run: Run[Any]) -> Generator[NDArray[np.float32], None, None]:
-        with run.opened(request.config()) as stream:
+        with run.opened(request) as stream:
             read = partial(
                 session.binding.hidden_states, stream, tokens, ascending, n_rows, n_embd, n_kept
             )
@@ -357,7 +364,7 @@ def save_run(
     request = generate_request(session, prompt, method="save_prompt_cache", cache=cache)
 
     def steps(run: Run[Any]) -> Generator[int, None, None]:
-        with run.prefilled(request.config(), request.prompt_tokens) as stream:
+        with run.opened(request, request.prompt_tokens) as stream:
             session.binding.save_slot(stream, path)
             n_saved = session.binding.stats(stream).n_past
         yield n_saved
@@ -369,7 +376,7 @@ def load_run(
     session: Session, path: str | os.PathLike[str], cache: CacheOptions | None
 ) -> Run[int]:
     """Return the run that loads a prompt; see :meth:`~eliza_ffi.Model.load_prompt_cache`."""
-    options = checked_cache(cache) or CacheOptions()
+    options = CacheOptions() if cache is None else checked_cache(cache)
     config = StreamConfig(
         slot_id=options.slot,
         prompt_cache_key=options.key,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..choices.prepared_labels import ChoiceTokens
-from ..errors import NotSupportedError
+from ..errors import ContextFullError, NotSupportedError, TokenTrieError
 from ..library.binding import CffiBinding
 from ..library.protocol import (
     TRIE_ARGMAX,
@@ -24,7 +24,7 @@ from ..library.protocol import (
     Ranking,
     Tokens,
 )
-from .request import GenerationRequest
+from .requests import GenerationRequest
 from .run import Run
 
 
@@ -219,7 +219,7 @@ class Scoring:
         self, prompt: ScoredPrompt, hidden: Hidden, counts: _Counts
     ) -> NDArray[np.float32]:
         tokens = prompt.generation.prompt_tokens
-        with self._run.opened(prompt.generation.config()) as stream:
+        with self._run.opened(prompt.generation) as stream:
             read = partial(
                 self._binding.hidden_states, stream, tokens, hidden.layers, 1, hidden.n_embd
             )
@@ -231,7 +231,7 @@ class Scoring:
         run, tokens = self._run, prompt.generation.prompt_tokens
         run.check()
         counts.forward_passes = -1
-        read = partial(self._binding.token_embeddings, run.ctx(), tokens, prompt.positions)
+        read = partial(self._binding.token_embeddings, run.model.ctx, tokens, prompt.positions)
         return run.call(read, len(tokens))
 
     def _score_together(
@@ -249,25 +249,26 @@ class Scoring:
         ]
         n_prompt = len(generation.prompt_tokens)
         labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
-        with (
-            self._run.prefilled(generation.config(), generation.prompt_tokens) as stream,
-            self._run.naming_label(*labels),
-        ):
-            if scored:
-                score = partial(
-                    self._binding.score_endings,
-                    stream,
-                    scored,
-                    joint=args.joint,
-                    allowed_probability=args.allowed_probability,
-                )
-                n_tokens = sum(len(tokens) + choices.longest for tokens, choices in scored)
-                scores += self._run.call(score, n_tokens)
-            rankings += [
-                self._search(stream, ending.tokens, ending.choices, ending.k)
-                for ending in prompt.endings
-                if ending.k is not None and isinstance(ending.choices, PreparedChoices)
-            ]
+        with self._run.opened(generation, generation.prompt_tokens) as stream:
+            try:
+                if scored:
+                    score = partial(
+                        self._binding.score_endings,
+                        stream,
+                        scored,
+                        joint=args.joint,
+                        allowed_probability=args.allowed_probability,
+                    )
+                    n_tokens = sum(len(tokens) + choices.longest for tokens, choices in scored)
+                    scores += self._run.call(score, n_tokens)
+                rankings += [
+                    self._search(stream, ending.tokens, ending.choices, ending.k)
+                    for ending in prompt.endings
+                    if ending.k is not None and isinstance(ending.choices, PreparedChoices)
+                ]
+            except (ContextFullError, TokenTrieError) as error:
+                self._run.name_label(error, *labels)
+                raise
             counts.add(self._binding, stream)
 
     def _search(self, stream: Any, tokens: Tokens, choices: PreparedChoices, k: int) -> Ranking:
@@ -282,7 +283,7 @@ class Scoring:
         for ending in prompt.endings:
             tokens = [*prompt.generation.prompt_tokens, *ending.tokens]
             generation = replace(prompt.generation, prompt_tokens=tokens)
-            with self._run.prefilled(generation.config(), tokens) as stream:
+            with self._run.opened(generation, tokens) as stream:
                 if isinstance(ending.choices, PreparedChoices):
                     self._binding.set_choices(stream, ending.choices, TRIE_ARGMAX)
                 else:

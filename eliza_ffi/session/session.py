@@ -236,7 +236,7 @@ class Session:
         at_most: int | None = None,
     ) -> Run[T]:
         """Return a run in this session; parameters as :class:`.run.Run`."""
-        return Run(self.binding, lambda: self.ctx, steps, slot_id=slot_id, at_most=at_most)
+        return Run(self, steps, slot_id=slot_id, at_most=at_most)
 
     def steps(self, run: Run[T], timeout: float | None) -> Generator[T, None, None]:
         """Run a request and yield its steps; see :meth:`.scheduler.Scheduler.steps`."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any, Protocol
 
 from ..errors import InvalidArgumentError
-from .requests import GenerationResult
+from .results import GenerationResult
 
 
 class _Stream(Protocol):

@@ -17,11 +17,9 @@ from ..checks import check_whole
 from ..errors import ChatTemplateError, NotSupportedError
 from ..library.protocol import Tokens
 from ..sampling.params import Sampling
-from .filling import FillRequest
 from .generation import Generation
 from .ranking import RankRequest
-from .request import GenerationRequest
-from .requests import ShapeRequest
+from .requests import FillRequest, GenerationRequest, ShapeRequest
 from .run import Run
 from .tool_calls import ToolCalls, ToolRequest
 
@@ -138,7 +136,7 @@ class Reasoning:
             sampling=sampling,
             stop=(self._format.stop,),
             slot_id=generation.slot_id,
-            cache_key=generation.cache_key,
+            prompt_cache_key=generation.prompt_cache_key,
             cache_type_k=generation.cache_type_k,
             cache_type_v=generation.cache_type_v,
             n_gpu_layers=generation.n_gpu_layers,

@@ -61,14 +61,8 @@ from ..structured.validation import schema_validator
 from .generation import Generation
 from .options import CacheOptions
 from .reading import Reading
-from .request import GenerationRequest, RunResult
-from .requests import (
-    MOST_TOKENS,
-    GenerationResult,
-    check_keywords,
-    generate_request,
-    generation_of,
-)
+from .requests import MOST_TOKENS, GenerationRequest, check_keywords, generate_request
+from .results import GenerationResult, RunResult, generation_of
 from .run import Run
 
 if TYPE_CHECKING:
@@ -691,7 +685,11 @@ class ToolTurn:
         """Return the probability that the model continues with these tokens."""
         masks = Beginning(self.request.texts.vocabulary.n_words, forced=tokens)
         plain = GenerationRequest(
-            self._tokens, **self._stream, max_tokens=len(tokens), constraint=masks, logprobs=0
+            prompt_tokens=self._tokens,
+            **self._stream,
+            max_tokens=len(tokens),
+            constraint=masks,
+            logprobs=0,
         )
         result = self._generate(plain)
         assert result.logprobs is not None
@@ -712,7 +710,7 @@ class ToolTurn:
         first = next(iter(decided[0]))
         payload = TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),))
         args = GenerationRequest(
-            [*self._tokens, *first[:n_common]],
+            prompt_tokens=[*self._tokens, *first[:n_common]],
             **self._stream,
             constraint=payload,
             choice_mode=TRIE_BEST_LEAF | STOP_AT_LEAF,
@@ -850,7 +848,7 @@ class ToolTurn:
     @lazy_property
     def _stream(self) -> dict[str, Any]:
         """The slot and its settings."""
-        names = ("slot_id", "cache_key", "n_gpu_layers", "cache_type_k", "cache_type_v")
+        names = ("slot_id", "prompt_cache_key", "n_gpu_layers", "cache_type_k", "cache_type_v")
         return {name: getattr(self.request.generation, name) for name in names}
 
     def _generate(self, args: GenerationRequest) -> RunResult:

@@ -63,52 +63,20 @@ class Turns:
         self._lock = threading.RLock()
 
     @contextmanager
-    def one(self, timeout: float | None, **place: Any) -> Iterator[Turn]:
-        """Wait on this thread for a turn, and hold it for the duration of the ``with`` block.
-
-        `timeout` is the maximum number of seconds to wait; None = the queue's own timeout, 0 = do
-        not wait. `place` is as in :meth:`_entered`.
-
-        Raises
-        ------
-        BusyError
-            If the caller did not get a turn in time.
-        InvalidArgumentError
-            If this thread holds the slot itself, and so would wait for ever.
-        """
-        timeout = check_timeout(timeout)
-        with self._entered(thread=threading.get_ident(), **place) as turn:
-            # Wait with a plain lock. The wait methods of events and futures are written in Python:
-            # an interrupt inside them may release a lock that another thread holds.
-            gate = threading.Lock()
-            gate.acquire()
-            turn.add_done_callback(lambda _: gate.release())
-            for seconds in self._waits(turn, timeout):
-                gate.acquire(timeout=seconds)
-            yield turn
-
-    @asynccontextmanager
-    async def one_async(self, timeout: float | None, **place: Any) -> AsyncIterator[Turn]:
-        """Do the same as :meth:`one`, but wait as an asyncio task."""
-        timeout = check_timeout(timeout)
-        with self._entered(**place) as turn:
-            for seconds in self._waits(turn, timeout):
-                await asyncio.wait([asyncio.wrap_future(turn)], timeout=seconds)
-            yield turn
-
-    @contextmanager
-    def _entered(
+    def one(
         self,
+        timeout: float | None,
         *,
         at_most: int | None = None,
         slot_id: int = -1,
         after: Turn | None = None,
-        thread: int | None = None,
     ) -> Iterator[Turn]:
-        """Hold a place in the queue, and then a turn, for the duration of the ``with`` block.
+        """Wait on this thread for a turn, and hold it for the duration of the ``with`` block.
 
         Parameters
         ----------
+        timeout
+            Maximum number of seconds to wait; None = the queue's own timeout, 0 = do not wait.
         at_most
             Wait until fewer than `at_most` callers that also set `at_most` are running. Other
             callers may overtake this one.
@@ -119,10 +87,46 @@ class Turns:
             An earlier turn of this caller that failed, because its slot was in use by a caller that
             had named no slot. The new turn takes over its place in the queue, and begins when
             another caller has ended.
+
+        Raises
+        ------
+        BusyError
+            If the caller did not get a turn in time.
+        InvalidArgumentError
+            If this thread holds the slot itself, and so would wait for ever.
         """
-        turn = Turn(next(self._numbers), at_most, slot_id, thread)
+        timeout = check_timeout(timeout)
+        turn = Turn(next(self._numbers), at_most, slot_id, threading.get_ident())
         self._enter(turn, after)
         try:
+            if not turn.done():
+                # Wait with a plain lock. The wait methods of events and futures are written in
+                # Python: an interrupt inside them may release a lock that another thread holds.
+                gate = threading.Lock()
+                gate.acquire()
+                turn.add_done_callback(lambda _: gate.release())
+                for seconds in self._waits(turn, timeout):
+                    gate.acquire(timeout=seconds)
+            yield turn
+        finally:
+            self._leave(turn)
+
+    @asynccontextmanager
+    async def one_async(
+        self,
+        timeout: float | None,
+        *,
+        at_most: int | None = None,
+        slot_id: int = -1,
+        after: Turn | None = None,
+    ) -> AsyncIterator[Turn]:
+        """Do the same as :meth:`one`, but wait as an asyncio task."""
+        timeout = check_timeout(timeout)
+        turn = Turn(next(self._numbers), at_most, slot_id)
+        self._enter(turn, after)
+        try:
+            for seconds in self._waits(turn, timeout):
+                await asyncio.wait([asyncio.wrap_future(turn)], timeout=seconds)
             yield turn
         finally:
             self._leave(turn)
@@ -169,7 +173,7 @@ class Turns:
 
     def _enter(self, turn: Turn, after: Turn | None = None) -> None:
         with self._lock:
-            holder = self._holder_of(turn.slot_id)
+            holder = None if turn.slot_id < 0 else self._holder_of(turn.slot_id)
             if holder is not None and holder.thread is not None and holder.thread == turn.thread:
                 raise InvalidArgumentError(
                     f"slot {turn.slot_id} is busy with an unfinished stream of this thread, and "
@@ -203,16 +207,16 @@ class Turns:
     def _leave(self, turn: Turn) -> None:
         turn.cancel()  # in case it never began
         with self._lock:
-            n_running = len(self._running)
-            self._running = {one for one in self._running if one() is not turn}
-            self._n_left += n_running - len(self._running)
+            held = weakref.ref(turn)
+            if held in self._running:
+                self._running.discard(held)
+                self._n_left += 1
             self._note_move(turn)
             self._let_in()
 
     def _let_in(self) -> None:
         # The order of these steps keeps the state valid if an interrupt comes between two of them.
-        self._running = {one for one in self._running if one() is not None}
-        while (turn := self._next()) is not None:
+        while self._waiting and (turn := self._next()) is not None:
             if turn.running() or turn.set_running_or_notify_cancel():
                 turn.n_left = self._n_left
                 self._running.add(weakref.ref(turn))
@@ -226,31 +230,34 @@ class Turns:
 
     def _next(self) -> Turn | None:
         """Return the first waiting turn that may begin now."""
+        first = []
         for kind, queue in list(self._waiting.items()):
             while queue and queue[0].done():
                 queue.popleft()
-            if not queue:
+            if queue:
+                first.append(queue[0])
+            else:
                 del self._waiting[kind]
-        for turn in sorted((each[0] for each in self._waiting.values()), key=attrgetter("number")):
+        if len(self._running) >= self.n:
+            self._running = {one for one in self._running if one() is not None}
             if len(self._running) >= self.n:
                 return None
-            is_blocked = self._is_at_limit(turn) or self._slot_is_taken(turn)
-            if not is_blocked and not self._is_early(turn):
-                return turn
-        return None
+        first.sort(key=attrgetter("number"))
+        return next(filter(self._may_begin, first), None)
+
+    def _may_begin(self, turn: Turn) -> bool:
+        if turn.at_most is not None and self._is_at_limit(turn):
+            return False
+        # A caller that named no slot may still use the slot of an early turn.
+        is_early = turn.not_before > self._n_left
+        return turn.slot_id < 0 or not (is_early or self._slot_is_taken(turn))
 
     def _holder_of(self, slot_id: int) -> Turn | None:
         """Return the running turn that named a slot."""
-        if slot_id < 0:
-            return None
         return next((one for one in self._running_turns() if one.slot_id == slot_id), None)
 
     def _slot_is_taken(self, turn: Turn) -> bool:
-        return self._holder_of(turn.slot_id) not in (None, turn)
-
-    def _is_early(self, turn: Turn) -> bool:
-        """Return whether a caller that named no slot may still use the slot of this turn."""
-        return turn.not_before > self._n_left
+        return turn.slot_id >= 0 and self._holder_of(turn.slot_id) not in (None, turn)
 
     def _is_at_limit(self, turn: Turn) -> bool:
         """Return whether the limit `at_most` keeps a turn waiting."""

@@ -71,7 +71,7 @@ def test_without_the_probe_the_result_of_set_token_trie_is_ignored(fakes: Fakes)
     assert result.text == TEXT
     assert fake.calls[:3] == ["open", "prefill", "set"]
     assert fake.calls[-2:] == ["clear", "close"]
-    assert binding.trie_modes() == 0
+    assert binding.trie_modes == 0
 
 
 def test_an_error_contains_the_librarys_message(fake: Fake) -> None:

@@ -27,7 +27,7 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library.protocol import SpanResult
-from eliza_ffi.session.filling import Fillable
+from eliza_ffi.session.requests import Fillable
 from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
 

@@ -162,7 +162,7 @@ def test_an_error_in_a_mask_is_raised_and_frees_the_slot(tiny_model: Model) -> N
 def test_masks_and_a_grammar_are_rejected_together() -> None:
     masks = Script([[5, 6]])
     with pytest.raises(InvalidArgumentError, match="pass either token masks or a grammar"):
-        GenerationRequest([1], constraint=masks, grammar='root ::= "a"')
+        GenerationRequest(constraint=masks, gbnf_grammar='root ::= "a"')
 
 
 def test_a_library_without_masks_raises() -> None:

@@ -24,8 +24,7 @@ from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling.params import MAX_SEED, Sampling
-from eliza_ffi.session.request import GenerationRequest
-from eliza_ffi.session.requests import _sampled
+from eliza_ffi.session.requests import GenerationRequest, _sampled
 from eliza_ffi.structured import Lark, Regex, shape_of
 from eliza_ffi.structured import schema as schema_module
 from eliza_ffi.structured.patterns import SplitPattern, split_pattern

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,8 @@ class RecordingBinding:
     def open(self, ctx: Any, config: StreamConfig) -> int:
         self._record("open")
         with self._lock:
-            self.configs.append(config)
+            known = {each.name: getattr(config, each.name) for each in fields(StreamConfig)}
+            self.configs.append(StreamConfig(**known))
             self._opened += 1
             self._pulled[self._opened] = 0
             self.most_running = max(self.most_running, len(self._pulled))

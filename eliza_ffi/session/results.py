@@ -1,0 +1,307 @@
+"""The results of runs, and their conversion to what the methods of Model return."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import short_repr
+from ..choices.label_set import ANCHOR, ChoiceResult, LabelSet
+from ..choices.token_tree import TokenTreePayload
+from ..errors import ContextFullError, InvalidArgumentError, NativeFaultError
+from ..library.protocol import (
+    STOP_AT_LEAF,
+    TRIE_BEST_LEAF,
+    PreparedChoices,
+    StreamStats,
+    StreamStep,
+    TrieLeaf,
+)
+from ..structured.fill_result import FilledSpan
+from .requests import GenerationRequest, TextChoices
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStep(StreamStep):
+    """A step whose text is separated from the reasoning before it.
+
+    Attributes
+    ----------
+    reasoning : str
+    """
+
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """The result of a run of a request.
+
+    Attributes
+    ----------
+    text : str
+    tokens : tuple of int
+    prompt_tokens : int
+        The number of tokens of the prompt.
+    drafted, accepted : int
+        The number of drafted tokens, and the number of drafted tokens that were accepted.
+    stats : StreamStats or None
+        None if the library does not report statistics.
+    finish_reason : str
+        See :class:`~eliza_ffi.library.StreamStats`.
+    leaf : TrieLeaf or None
+        The chosen label, if there was one and the library reports it.
+    leaf_logprobs : array of float64, shape [labels], or None
+        If the request's `score_choices` is set: the natural logarithm of each label's probability
+        among the labels.
+    logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
+        If the request's `logprobs` is n: in each row the generated token, then the n most probable
+        tokens at its position. Unknown entries are -1 and nan.
+    reasoning : str or None
+        The reasoning before the text; None if the request's `reasoning` is None.
+    choices : mapping
+        The choices of the masks' plan, by path.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    prompt_tokens: int
+    drafted: int
+    accepted: int
+    stats: StreamStats | None
+    finish_reason: str
+    leaf: TrieLeaf | None
+    leaf_logprobs: NDArray[np.float64] | None = None
+    logprobs: NDArray[np.void] | None = None
+    reasoning: str | None = None
+    choices: Mapping[str, FilledSpan] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """A generated token and its log-probability.
+
+    Attributes
+    ----------
+    token : int
+    text : str
+        The token's text. Bytes that do not form a whole character are replaced by U+FFFD. For a
+        control token, its name.
+    logprob : float
+        The natural logarithm of the token's probability among all tokens, before any sampling; nan
+        for the tokens of labels.
+    top : tuple of TokenLogprob
+        The `logprobs` most probable tokens at this position, the most probable first.
+    bytes : bytes
+        The bytes that the token adds to the text; empty for a control token. A token may end inside
+        a character, so only the bytes of several tokens together are valid UTF-8.
+    """
+
+    token: int
+    text: str
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+    bytes: builtins.bytes = b""
+
+
+class TextPiece(str):
+    """A piece of generated text, without reasoning that is separated from it.
+
+    Attributes
+    ----------
+    logprobs : tuple of TokenLogprob, or None
+        The tokens of this piece, and those before it that had no text yet; None if the argument
+        `logprobs` was None.
+    """
+
+    logprobs: tuple[TokenLogprob, ...] | None = None
+
+
+class ReasoningPiece(TextPiece):
+    """A piece of the model's reasoning."""
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """The result of generating text.
+
+    Attributes
+    ----------
+    text : str
+    tokens : tuple of int
+        All generated tokens, including the tokens of a stop string.
+    finish_reason : str
+        ``"end"`` (the model ended the text), ``"length"`` (`max_tokens` was reached), ``"stop"`` (a
+        string of `stop` was generated) or ``"context_full"``.
+    prompt_tokens : int
+        The number of tokens of the prompt.
+    stats : StreamStats or None
+        None if the library does not report statistics.
+    logprobs : tuple of TokenLogprob, or None
+        One item per token; None if the argument `logprobs` was None.
+    reasoning : str or None
+        The reasoning before the text; None if it was not separated from the text.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: int
+    stats: StreamStats | None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    reasoning: str | None = None
+
+    def __repr__(self) -> str:
+        size = f"{len(self.tokens)} tokens"
+        return f"{type(self).__name__}({short_repr(self.text)}, {size}, {self.finish_reason})"
+
+
+def generation_of(session: Session, result: RunResult) -> GenerationResult:
+    """Return the result of a run of a :func:`generate_request`."""
+    return GenerationResult(
+        text=result.text,
+        tokens=result.tokens,
+        finish_reason=result.finish_reason,
+        prompt_tokens=result.prompt_tokens,
+        stats=result.stats,
+        logprobs=None if result.logprobs is None else token_logprobs(session, result.logprobs),
+        reasoning=result.reasoning,
+    )
+
+
+def token_logprobs(session: Session, rows: NDArray[np.void]) -> tuple[TokenLogprob, ...]:
+    """Return the rows of `CffiBinding.take_logprobs` with the texts of their tokens."""
+    return tuple(
+        token_logprob(
+            session,
+            own,
+            tuple(token_logprob(session, other) for other in others if other[0] >= 0),
+        )
+        for own, *others in rows.tolist()
+    )
+
+
+def token_logprob(
+    session: Session, entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()
+) -> TokenLogprob:
+    """Return a token and its log-probability with the token's text."""
+    token, logprob = entry
+    if not session.binding.supports("vocabulary"):  # an older library
+        # Some tokenizers drop a space at the beginning, so the token is read after an anchor.
+        anchor = session.tokenize(ANCHOR)
+        text = session.detokenize([*anchor, token], True)
+        text = text[len(session.detokenize(anchor, True)) :]
+        return TokenLogprob(token, text, logprob, top, text.encode("utf-8", "surrogatepass"))
+    vocabulary = session.vocabulary()
+    spelled = vocabulary.texts[token]
+    added = b"" if token in vocabulary.controls else spelled
+    return TokenLogprob(token, spelled.decode("utf-8", "replace"), logprob, top, added)
+
+
+def choice_of(
+    labels: LabelSet[Any],
+    args: GenerationRequest,
+    result: RunResult,
+    seconds: float,
+) -> ChoiceResult[Any]:
+    """Return the result of a run of a :func:`choice_request`, which took `seconds` seconds.
+
+    Raises
+    ------
+    ContextFullError
+        If the context was full before the label ended.
+    InvalidArgumentError
+        If the request has no labels, or `max_tokens` ended the generation inside a label.
+    NativeFaultError
+        If the generated text is not one of the labels.
+    """
+    if args.constraint is None:
+        raise InvalidArgumentError("the request has no labels, so its result is not a choice")
+    # Check the finish reason first, because a truncated label may be equal to a shorter label.
+    if result.finish_reason == "context_full":
+        raise ContextFullError(
+            f"the context was full inside a label, after {short_repr(result.text)}: "
+            f"shorten the prompt or raise n_ctx"
+        )
+    if result.finish_reason == "length":
+        longest = _longest(args)
+        room = "" if longest is None else f", or raise it to {longest}, the longest label's length"
+        raise InvalidArgumentError(
+            f"max_tokens={args.max_tokens} ended the generation inside a label, after "
+            f"{short_repr(result.text)}: leave it at 0{room}"
+        )
+    index = _chosen(labels, args, result)
+    if index is None:
+        raise NativeFaultError(
+            f"the generated text must be one of the {len(labels.texts)} labels, got "
+            f"{short_repr(result.text)} (finish reason {result.finish_reason})"
+        )
+    stats = result.stats
+    logprob = math.nan if result.leaf is None else result.leaf.logprob
+    probabilities = _probabilities(labels, args, result)
+    return ChoiceResult(
+        value=labels.values[index],
+        index=index,
+        text=labels.texts[index],
+        logprob=logprob,
+        tokens=result.tokens,
+        forward_passes=-1 if stats is None else stats.passes_after_prompt,
+        seconds=seconds,
+        probabilities=probabilities,
+        stats=stats,
+        proven=_is_proven(args.choice_mode, index, logprob, probabilities),
+    )
+
+
+def _is_proven(
+    mode: int, index: int, logprob: float, probabilities: Mapping[Any, float] | None
+) -> bool:
+    """Return whether no other label can be more probable than the chosen one."""
+    if mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF or logprob >= math.log(0.5):
+        return True
+    values = [] if probabilities is None else list(probabilities.values())
+    return bool(values) and values[index] == max(values)
+
+
+def _longest(args: GenerationRequest) -> int | None:
+    given = args.constraint
+    if isinstance(given, PreparedChoices):
+        return given.longest
+    if isinstance(given, TokenTreePayload):
+        return max(len(leaf.tokens) for leaf in given.leaves())
+    return None
+
+
+def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
+    """Return the index of the generated label; None if the text is not a label."""
+    leaf, given = result.leaf, args.constraint
+    if isinstance(given, TokenTreePayload):
+        of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
+        return labels.place_of(of_tokens.get(result.tokens, ""))
+    if leaf is None:  # the library rejected the labels, and a grammar constrained the text instead
+        return labels.place_of(result.text.removeprefix(args.lead))
+    if isinstance(given, TextChoices):
+        return labels.place_of(leaf.name.removeprefix(args.lead))
+    return int(leaf.name)
+
+
+def _probabilities(
+    labels: LabelSet[Any], args: GenerationRequest, result: RunResult
+) -> Mapping[Any, float] | None:
+    if result.leaf_logprobs is None:
+        return None
+    probabilities = np.exp(result.leaf_logprobs).tolist()
+    if isinstance(args.constraint, TokenTreePayload):  # its leaves are sorted by name
+        names = [leaf.name for leaf in args.constraint.leaves()]
+        of_name = dict(zip(names, probabilities, strict=True))
+        probabilities = [of_name[text] for text in labels.texts]
+    return dict(zip(labels.keys, probabilities, strict=True))
