@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--labels-file", metavar="FILE", help="the labels, one per line; - = standard input"
     )
     answers.add_argument(
-        "--token-tree-descriptor", metavar="FILE", help="the labels as a JSON or RTKT payload"
+        "--token-tree-descriptor", metavar="FILE", help="the labels as a JSON payload"
     )
     parser.add_argument(
         "--grammar-order",

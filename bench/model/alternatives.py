@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from eliza_ffi.choices.label_set import ANCHOR, string_choices
-from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from eliza_ffi.elizaos.rtkt import decode_rtkt
+from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 
@@ -49,18 +48,8 @@ class Alternatives:
 
     @classmethod
     def of_payload(cls, model: Model, data: bytes) -> Alternatives:
-        """Return the alternatives in a payload, which is JSON or ``RTKT``.
-
-        Raises
-        ------
-        TokenTrieError
-            If the payload is neither.
-        """
-        if not data.startswith(b"RTKT"):
-            return cls(model, TokenTreePayload.from_json(data))
-        tree = decode_rtkt(data)
-        leaves = tuple(TokenTreeLeaf(str(i), tokens) for i, tokens in enumerate(tree.leaves))
-        return cls(model, TokenTreePayload("", (TokenTreeDescriptor(tree.path, leaves),)))
+        """Return the alternatives in a JSON payload; raise TokenTrieError if it is malformed."""
+        return cls(model, TokenTreePayload.from_json(data))
 
     def ends_at(self, text: str) -> bool:
         """Return whether `text` is a label that no other label continues."""

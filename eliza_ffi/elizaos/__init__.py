@@ -10,7 +10,7 @@ from .adapter import choice_args, choice_from, fill_args, generate_args, plan, r
 from .aosp import AospStreamingLlmBinding
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs, Usage
 from .planning import ActionSkeleton, ParametersSkeleton
-from .rtkt import RtktTree, decode_rtkt, encode_descriptor, encode_rtkt
+from .rtkt import encode_descriptor, encode_rtkt
 from .runner import FfiStreamingRunner, SyncStreamingRunner
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "FillArgs",
     "Parameter",
     "ParametersSkeleton",
-    "RtktTree",
     "Skeleton",
     "SpanOverride",
     "SpanSamplerPlan",
@@ -34,7 +33,6 @@ __all__ = [
     "Usage",
     "choice_args",
     "choice_from",
-    "decode_rtkt",
     "encode_descriptor",
     "encode_rtkt",
     "fill_args",

@@ -262,7 +262,6 @@ def of_choices(model: Model) -> Iterator[Subject]:
     yield of(choices.TokenTreePayload.from_json, text=payload.to_json())
     yield of(choices.as_label_set, choices=["a"])
     yield of(choices.build_token_tree_descriptor, path="p", names=["a"], tokenize=both["tokenize"])
-    yield of(elizaos.decode_rtkt, data=elizaos.encode_rtkt("path", [[1]]))
     yield of(elizaos.encode_descriptor, descriptor=descriptor)
     yield of(elizaos.encode_rtkt, path="path", leaves=[[1]])
     yield of(choices.tokenize_choice, choice="a", **both)
@@ -550,7 +549,7 @@ def of_library(model: Model) -> Iterator[Subject]:
 
 LEFT_OUT = {
     "results, which only the package creates": {
-        *("choices.RankLevel", "choices.RankResult", "choices.ChoiceResult", "elizaos.RtktTree"),
+        *("choices.RankLevel", "choices.RankResult", "choices.ChoiceResult"),
         *("decisions.RenderedQuestion", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
         *(

@@ -389,7 +389,7 @@ def test_threads_can_fill_the_same_shape_concurrently(tiny_model: Model, masks_o
             "required": ["a"],
             "additionalProperties": False,
         },
-        {"spans": [{"kind": "pattern", "pattern": "[a-c]{3,9}"}]},
+        {"spans": [{"kind": "free-string", "rule": "r"}], "grammar": "r ::= [a-c]{3,9}"},
     ],
     ids=["closed", "open", "skeleton"],
 )
