@@ -14,16 +14,10 @@ from page_tables import markdown_table, number
 
 from eliza_ffi.model import Model
 
-from ..deciding.workload import (
-    CODES,
-    Questionnaire,
-    input_of,
-    option_texts,
-    subject_named,
-)
 from ..parts.figures import quartiles
 from ..parts.machine import noting_other_programs
 from ..parts.pages import spread
+from ..parts.questions import input_of, option_texts, questions_of, subject_named, systemone_of
 from ..together.llama_server import HOST, serving
 from .process import running_server
 from .throughput import Request, Served, figures_of, over_http
@@ -62,8 +56,8 @@ def beside_llama_server(
             program, path, N_SLOTS, n_ctx, int(model.describe()["threads"]), (), ["--kv-unified"]
         ) as theirs,
     ):
-        questionnaire = Questionnaire(model, N_QUESTIONS, option_texts(CODES, N_OPTIONS))
-        questions = questionnaire.systemone
+        options = option_texts(N_OPTIONS)
+        questions = systemone_of(questions_of(N_QUESTIONS, options), options)
         servers = {"ours": ours.address, "llama-server": (HOST, theirs.port)}
         served: dict[str, list[Served]] = {name: [] for name in servers}
         said: dict[str, list[str]] = {name: [] for name in servers}

@@ -26,10 +26,10 @@ from page_tables import markdown_table, number
 
 from eliza_ffi.model import Model
 
-from ..deciding.workload import input_of
 from ..parts.figures import in_turns, median, percentiles, quartiles, ratios
 from ..parts.machine import noting_other_programs
 from ..parts.pages import by_method, spread
+from ..parts.questions import input_of
 from ..parts.workload import wide
 from ..together.llama_server import GREEDY, HOST, SETTLING_SECONDS, serving
 from .process import running_server

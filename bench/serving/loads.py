@@ -33,11 +33,11 @@ from page_tables import markdown_table, number
 
 from eliza_ffi.model import Model
 
-from ..deciding.workload import WORDS, input_of, option_texts
 from ..model import gbnf_of
 from ..parts.figures import in_turns, median, ratios
 from ..parts.machine import machine_facts, machine_line
 from ..parts.pages import bench_parser, by_method, page_of, publish, stored_or_measured
+from ..parts.questions import input_of, option_texts
 from ..ranking import product_names
 from ..together.llama_server import GREEDY, HOST, chosen_text, find_llama_server, serving
 from .throughput import Request, Served, over_http
@@ -54,7 +54,7 @@ INPUT, PROMPT, ANSWER = (20, 64, 8) if IS_REHEARSAL else (100, 2048, 64)
 ROUNDS, CELL_SECONDS = (1 if IS_REHEARSAL else 3), 6.0
 """The rounds of a load, and the seconds after which no other round begins."""
 
-OPTIONS = option_texts(WORDS, 3 if IS_REHEARSAL else 10)
+OPTIONS = option_texts(3 if IS_REHEARSAL else 10)
 STREAM = {"max_tokens": ANSWER, "stream": True, "stream_options": {"include_usage": True}}
 
 

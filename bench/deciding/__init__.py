@@ -1,1 +1,0 @@
-"""Questions about an input, answered by various methods: deciders, cells and tables."""
