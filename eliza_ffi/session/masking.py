@@ -17,7 +17,7 @@ from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..structured.fill_result import FilledSpan
-from ..structured.guidance import GuidanceMasks
+from ..structured.guidance import GuidanceMasks, GuidanceSource
 from ..structured.masks import Masks, MaskSource
 from ..structured.schema_plan import PlanReader
 
@@ -268,8 +268,11 @@ class MaskedSteps:
         """Return the mask source after it has read all tokens."""
         if self._source is None:
             self._source = self._masks.start()
-        for token in self._unread:
-            self._source.accept(token)
+        if self._unread and isinstance(self._source, GuidanceSource):
+            self._source.accept_all(self._unread)
+        else:
+            for token in self._unread:
+                self._source.accept(token)
         self._unread.clear()
         return self._source
 

@@ -93,7 +93,10 @@ class GuidanceSource:
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():
             raise self._failure()
-        return mask if self._numbers is None else self._read_numbers().restricted(mask)
+        if self._numbers is None:
+            return mask
+        self._scan()
+        return self._numbers.restricted(mask)
 
     def accept(self, token: int) -> None:
         """Append a token to the text."""
@@ -109,12 +112,19 @@ class GuidanceSource:
         if self._numbers is not None:
             self._unscanned += self._vocabulary.texts[token]
 
-    def _read_numbers(self) -> NumberLimit:
-        """Return the digit limit after all of the text."""
-        assert self._numbers is not None
-        self._numbers.push(bytes(self._unscanned))
-        self._unscanned.clear()
-        return self._numbers
+    def accept_all(self, tokens: Sequence[int]) -> None:
+        """Append several tokens to the text."""
+        if not self._matcher.consume_tokens(list(tokens)):
+            for token in tokens:  # which raises at the wrong one
+                self.accept(token)
+        elif self._numbers is not None:
+            self._unscanned += b"".join(map(self._vocabulary.texts.__getitem__, tokens))
+
+    def _scan(self) -> None:
+        """Let the digit limit read all of the text."""
+        if self._numbers is not None and self._unscanned:
+            self._numbers.push(bytes(self._unscanned))
+            self._unscanned.clear()
 
     def _failure(self) -> ElizaError:
         said, _, state = self._matcher.get_error().partition("<state>")
@@ -142,7 +152,8 @@ class GuidanceSource:
 
     def _closing_token(self) -> int:
         mask = self.mask()
-        in_string = self._numbers is not None and self._read_numbers().in_string
+        self._scan()
+        in_string = self._numbers is not None and self._numbers.in_string
         for text in CLOSING_IN_STRING if in_string else CLOSING:
             token = self._vocabulary.token_of.get(text)
             if token is not None and mask[token // 32] >> np.uint32(token % 32) & 1:

@@ -78,6 +78,10 @@ class JsonScanner:
     escape: str = ""
     depth: int = 0
 
+    def is_inside(self, text: bytes) -> bool:
+        """Return whether this text would only lengthen the string that is open."""
+        return self.in_string and not self.escape and b'"' not in text and b"\\" not in text
+
     def push(self, text: str) -> int:
         """Append text. Return the index after the first string, array or object that is closed and
         is in no other one; -1 if the text closes none.

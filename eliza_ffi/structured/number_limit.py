@@ -100,8 +100,10 @@ class NumberLimit:
 
     def push(self, text: bytes) -> None:
         """Append text."""
+        if self._is_json and self._scanner.is_inside(text):
+            return
         plain = text.decode("latin-1")
-        if self._is_whole and plain:
+        if self._is_whole:
             self._push(plain)
             return
         for char in plain:  # because a JSON value may begin or end within a token

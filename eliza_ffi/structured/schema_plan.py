@@ -406,6 +406,7 @@ class PlanReader:
         self._name_at = 0  # where the name of the next field begins, if it is free
         self._used: list[bytes] = []  # the names that this field cannot have, as JSON
         self._chosen: int | None = None
+        self._string: JsonScanner | None = None  # of a free value
         # The values that are being read, innermost last. The reader resumes only the innermost.
         self._open: list[Steps] = [self._answer()]
         self._resume()
@@ -426,6 +427,9 @@ class PlanReader:
     def push(self, data: bytes) -> None:
         """Add text that was written without the reader's choices."""
         self._text += data
+        if self._string is not None and self._string.is_inside(data):
+            self._at = len(self._text)
+            return
         n = min(len(data), len(self.fixed))
         if self.fixed[:n] != data[:n]:
             self._give_up()
@@ -533,7 +537,7 @@ class PlanReader:
         begin = self._at
         while len(self._text) <= begin:
             yield None
-        scanner = None if self._text[begin] in _SCALAR else JsonScanner()
+        scanner = self._string = None if self._text[begin] in _SCALAR else JsonScanner()
         while True:
             if scanner is None:
                 found = _AFTER_SCALAR.search(self._text, self._at)
@@ -542,7 +546,7 @@ class PlanReader:
                 end = scanner.push(self._text[self._at :].decode("latin-1"))
                 end += self._at if end >= 0 else 0
             if end >= 0:
-                self._at = end
+                self._at, self._string = end, None
                 return bytes(self._text[begin:end])
             self._at = len(self._text)
             yield None
