@@ -419,9 +419,10 @@ async def all_answers(context: RequestContext, request: AnswerRequest) -> list[A
     writing = [asyncio.ensure_future(whole(steps)) for steps in answers]
     try:
         found: list[Answer] = await asyncio.gather(*writing)
-        return found
-    finally:
+    except BaseException:
         await cancelled(*writing)
+        raise
+    return found
 
 
 async def chunks(
@@ -456,10 +457,13 @@ async def chunks(
 
 def usage_of(answers: Sequence[Answer], n: int) -> dict[str, Any]:
     """Return the usage of a request in OpenAI's form; each prompt has `n` answers."""
-    n_prompt = sum(each.prompt_tokens for each in answers[::n])
-    n_generated = sum(each.generated_tokens for each in answers)
-    n_cached = sum(each.cached_tokens for each in answers[::n])
-    n_reasoning = sum(each.reasoning_tokens for each in answers)
+    n_prompt = n_cached = n_generated = n_reasoning = 0
+    for i, each in enumerate(answers):
+        if i % n == 0:
+            n_prompt += each.prompt_tokens
+            n_cached += each.cached_tokens
+        n_generated += each.generated_tokens
+        n_reasoning += each.reasoning_tokens
     return {
         "prompt_tokens": n_prompt,
         "completion_tokens": n_generated,
