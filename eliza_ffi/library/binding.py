@@ -59,6 +59,7 @@ from .dialect import dialect_of
 from .loading import Library
 from .log_lines import interrupts, raise_interrupt
 from .protocol import (
+    Chosen,
     EndingScores,
     EotScore,
     PreparedChoices,
@@ -83,6 +84,9 @@ ERR_TEXT_CAP = -10
 
 LARGEST_TEXT_CAP = 1 << 24
 LEAF_CAP = 256
+
+SPECIAL_TOKENS = 16
+"""More tokens than a tokenizer adds to a text."""
 
 MOST_MS_PER_PULL = 100
 """Time limit of a call that generates several tokens, in milliseconds.
@@ -435,6 +439,9 @@ class CffiBinding:
             status = read(stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t"))
         if status < 0:
             raise self._stream_error(stream, status, doing)
+        return self._stats_in(struct)
+
+    def _stats_in(self, struct: Any) -> StreamStats:
         values = dict(zip(COUNTERS, COUNTERS_OF(struct), strict=True))
         values["finish_reason"] = self._finish_reasons.get(struct.finish_reason, "unknown")
         values["trie_active"] = bool(struct.trie_active)
@@ -639,6 +646,45 @@ class CffiBinding:
         """Start a span with prepared choices."""
         check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
         self._start_span(stream, "set_choices", "the choices", choices.handle, mode=mode)
+
+    def choose(
+        self,
+        stream: CffiStream,
+        prompt: Tokens,
+        choices: PreparedChoices,
+        mode: int,
+        *,
+        scores: bool = False,
+    ) -> Chosen:
+        """Append a prompt, choose one of prepared choices after it, and read the counters.
+
+        `mode` is a trie mode without flags. `scores` says whether to compute all probabilities.
+        """
+        choose = self._functions["llm_stream_choose"]
+        if not isinstance(choices, PreparedChoices):
+            raise wrong("choices", "a PreparedChoices", choices)
+        check_whole("mode", mode, 0)
+        check_flag("scores", scores)
+        ffi, ids = self._ffi, token_array(prompt)
+        result, stats = ffi.new("eliza_choice_t *"), ffi.new("eliza_llm_stream_stats_t *")
+        tokens = ffi.new("int32_t[]", choices.longest)
+        logprobs = np.empty(choices.n, np.float64) if scores else None
+        all_in_c = ffi.NULL if logprobs is None else ffi.from_buffer("double[]", logprobs)
+        with self._turn(stream, "choose"):
+            n = choose(
+                stream.pointer,
+                *(ffi.from_buffer("int32_t[]", ids), len(ids), choices.handle, mode, result),
+                *(tokens, choices.longest, all_in_c, choices.n if scores else 0),
+                *(stats, ffi.sizeof("eliza_llm_stream_stats_t"), stream.error),
+            )
+            if interrupts or self._callbacks:
+                self._reraise_from_callbacks(stream.ctx)
+            if n == ERR_INVALID_ARG:
+                raise TokenTrieError(f"the library rejected the choices: {self._take(stream.error)}")
+            if n < 0:
+                raise self._stream_error(stream, n, "choose")
+        read = tuple(ffi.unpack(tokens, n))
+        return Chosen(result.label, result.logprob, read, self._stats_in(stats), logprobs)
 
     def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
         """Start a span with choices given as strings, in any tokenization."""
@@ -892,12 +938,21 @@ class CffiBinding:
         parse_special
             Whether to read the name of a special token in `text` as that token.
         """
-        free = self._functions["free_tokens"]
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
-        special = check_flag("add_special", add_special), check_flag("parse_special", parse_special)
+        for name, flag in (("add_special", add_special), ("parse_special", parse_special)):
+            if flag is not True and flag is not False:
+                check_flag(name, flag)
+        special = add_special, parse_special
+        cap = len(raw) + SPECIAL_TOKENS  # a token has at least one byte
+        if "eliza_inference_tokenize_into" in self.library.functions:
+            tokens = self._ffi.new("int32_t[]", cap)
+            n = self._call("tokenize_into", "tokenize", ctx, raw, len(raw), *special, tokens, cap)
+            if n <= cap:
+                return list(self._ffi.unpack(tokens, n))
+        free = self._functions["free_tokens"]
         out = self._ffi.new("int **")
         count = self._ffi.new("size_t *")
-        self._call("tokenize", "tokenize", ctx, raw, len(raw), *map(int, special), out, count)
+        self._call("tokenize", "tokenize", ctx, raw, len(raw), *special, out, count)
         try:
             return list(self._ffi.unpack(out[0], count[0])) if count[0] else []
         finally:

@@ -59,6 +59,7 @@ C_TYPES = (
     "char[]",
     "double *",
     "double[]",
+    "eliza_choice_t *",
     "eliza_ending_t *",
     "eliza_ending_t[]",
     "eliza_finish_reason",
@@ -244,6 +245,8 @@ class Library:
         The file of the library.
     abi_version : str
         The version that the library reports, such as ``"12"``.
+    functions : frozenset of str
+        The names of the functions that the library has.
     missing_symbols : tuple of str
         Functions that the header declares and this library lacks, in the header's order.
     is_older : bool
@@ -274,9 +277,9 @@ class Library:
         self.ffi, declared = header_ffi()
         status = self.path.stat()
         self.lib: Any = _loaded(self.path, (status.st_ino, status.st_mtime_ns))
-        self._present = frozenset(n for n in (*declared, *SUPPLEMENT) if hasattr(self.lib, n))
-        self.missing_symbols = tuple(name for name in declared if name not in self._present)
-        self.is_older = "eliza_inference_last_error" not in self._present
+        self.functions = frozenset(n for n in (*declared, *SUPPLEMENT) if hasattr(self.lib, n))
+        self.missing_symbols = tuple(name for name in declared if name not in self.functions)
+        self.is_older = "eliza_inference_last_error" not in self.functions
         self._check_required_symbols()
         self.abi_version = self._checked_abi_version()
         if not self.is_older:
@@ -286,7 +289,7 @@ class Library:
         """Return whether the library has a function of this name."""
         if not isinstance(symbol, str):
             check_text("symbol", symbol)
-        return symbol in self._present
+        return symbol in self.functions
 
     def need(self, symbol: str) -> None:
         """Raise :class:`~eliza_ffi.errors.NotSupportedError` if the library lacks a function."""
@@ -308,7 +311,7 @@ class Library:
         return int(self.abi_version)
 
     def _check_required_symbols(self) -> None:
-        missing = [name for name in REQUIRED_SYMBOLS if name not in self._present]
+        missing = [name for name in REQUIRED_SYMBOLS if name not in self.functions]
         if missing:
             raise LibraryLoadError(
                 f"{self.path} is not a usable libelizainference: expected the functions that every "

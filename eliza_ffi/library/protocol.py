@@ -211,6 +211,30 @@ class TrieLeaf:
 
 
 @dataclass(frozen=True, eq=False)
+class Chosen:
+    """The choice that a stream has made.
+
+    Attributes
+    ----------
+    index : int
+        The choice, from 0.
+    logprob : float
+        Natural logarithm of its probability among the choices.
+    tokens : tuple of int
+        Its tokens.
+    stats : StreamStats
+    logprobs : array of float, shape [n_choices], or None
+        The natural logarithms of all probabilities, if they were requested.
+    """
+
+    index: int
+    logprob: float
+    tokens: tuple[int, ...]
+    stats: StreamStats
+    logprobs: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class EndingScores:
     """The probabilities of the choices that may follow one ending of a prompt.
 

@@ -245,31 +245,45 @@ def choice_of(
             f"the generated text must be one of the {len(labels.texts)} labels, got "
             f"{short_repr(result.text)} (finish reason {result.finish_reason})"
         )
-    stats = result.stats
     logprob = math.nan if result.leaf is None else result.leaf.logprob
-    probabilities = _probabilities(labels, args, result)
+    logprobs = result.leaf_logprobs
+    if logprobs is not None and isinstance(args.constraint, TokenTreePayload):
+        names = [leaf.name for leaf in args.constraint.leaves()]  # in the order of their names
+        of_name = dict(zip(names, logprobs, strict=True))
+        logprobs = np.array([of_name[text] for text in labels.texts])
+    tokens, stats = result.tokens, result.stats
+    return chosen_label(labels, args, index, logprob, logprobs, tokens, stats, seconds)
+
+
+def chosen_label(
+    labels: LabelSet[Any],
+    args: GenerationRequest,
+    index: int,
+    logprob: float,
+    logprobs: NDArray[np.float64] | None,
+    tokens: tuple[int, ...],
+    stats: StreamStats | None,
+    seconds: float,
+) -> ChoiceResult[Any]:
+    """Return the result of a choice; `logprobs` are those of all labels, if they are known."""
+    # No other label can be more probable than the best one, one half, or all known others.
+    proven = args.choice_mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF or logprob >= math.log(0.5)
+    probabilities = None
+    if logprobs is not None:
+        probabilities = dict(zip(labels.keys, np.exp(logprobs).tolist(), strict=True))
+        proven = proven or logprobs[index] == logprobs.max()
     return ChoiceResult(
         value=labels.values[index],
         index=index,
         text=labels.texts[index],
         logprob=logprob,
-        tokens=result.tokens,
+        tokens=tokens,
         forward_passes=-1 if stats is None else stats.passes_after_prompt,
         seconds=seconds,
         probabilities=probabilities,
         stats=stats,
-        proven=_is_proven(args.choice_mode, index, logprob, probabilities),
+        proven=bool(proven),
     )
-
-
-def _is_proven(
-    mode: int, index: int, logprob: float, probabilities: Mapping[Any, float] | None
-) -> bool:
-    """Return whether no other label can be more probable than the chosen one."""
-    if mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF or logprob >= math.log(0.5):
-        return True
-    values = [] if probabilities is None else list(probabilities.values())
-    return bool(values) and values[index] == max(values)
 
 
 def _longest(args: GenerationRequest) -> int | None:
@@ -292,16 +306,3 @@ def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: RunResult) -
     if isinstance(given, TextChoices):
         return labels.place_of(leaf.name.removeprefix(args.lead))
     return int(leaf.name)
-
-
-def _probabilities(
-    labels: LabelSet[Any], args: GenerationRequest, result: RunResult
-) -> Mapping[Any, float] | None:
-    if result.leaf_logprobs is None:
-        return None
-    probabilities = np.exp(result.leaf_logprobs).tolist()
-    if isinstance(args.constraint, TokenTreePayload):  # its leaves are sorted by name
-        names = [leaf.name for leaf in args.constraint.leaves()]
-        of_name = dict(zip(names, probabilities, strict=True))
-        probabilities = [of_name[text] for text in labels.texts]
-    return dict(zip(labels.keys, probabilities, strict=True))

@@ -23,9 +23,15 @@ from ..chat.thinking import WrittenReasoning
 from ..checks import check_each, check_whole, wrong
 from ..choices.label_set import ChoiceResult, LabelSet, as_label_set
 from ..choices.rank_result import RankResult
-from ..errors import InvalidAnswerError, InvalidArgumentError, NotSupportedError
+from ..errors import (
+    ContextFullError,
+    InvalidAnswerError,
+    InvalidArgumentError,
+    NotSupportedError,
+    TokenTrieError,
+)
 from ..library.binding import EotScore
-from ..library.protocol import StreamConfig, StreamStep, Tokens
+from ..library.protocol import STOP_AT_LEAF, PreparedChoices, StreamConfig, StreamStep, Tokens
 from ..structured.fill_result import FilledSpan, FillResult
 from ..structured.shape import is_shape
 from ..structured.shaped_result import PartialField, StructuredResult
@@ -58,6 +64,7 @@ from .results import (
     TextPiece,
     TokenLogprob,
     choice_of,
+    chosen_label,
     generation_of,
     token_logprobs,
 )
@@ -161,6 +168,16 @@ def choice_run(
                 yield found.text
             yield found
             return
+        if (
+            isinstance(request.constraint, PreparedChoices)
+            and not request.max_tokens
+            and run.binding.supports("choose")
+        ):
+            chosen = _chosen(run, request, request.constraint, label_set)
+            if with_text:
+                yield chosen.text
+            yield chosen
+            return
         begin = time.perf_counter()
         n_left = len(request.lead)  # the text begins with it, but the label does not
         generation = Generation(run, request, session.warn_once, at_once=not with_text)
@@ -175,6 +192,27 @@ def choice_run(
                         yield text
 
     return thinking_first(session, request, think, steps, settings.get("sampling"))
+
+
+def _chosen(
+    run: Run[Any], request: GenerationRequest, choices: PreparedChoices, labels: LabelSet[Any]
+) -> ChoiceResult[Any]:
+    """Choose one of prepared labels in one call of the library."""
+    begin = time.perf_counter()
+    prompt, mode = request.prompt_tokens, request.choice_mode & ~STOP_AT_LEAF
+    sampling = None if request.sampling is None else request.sampling.to_json()
+    with run.opened(request, None, sampling) as stream:
+        choose = partial(
+            run.binding.choose, stream, prompt, choices, mode, scores=request.score_choices
+        )
+        try:
+            found = run.call(choose, len(prompt) + choices.longest)
+        except (ContextFullError, TokenTrieError) as error:
+            run.name_label(error, (0, choices), (len(prompt), choices))
+            raise
+    seconds = time.perf_counter() - begin
+    known = found.logprob, found.logprobs, found.tokens, found.stats
+    return chosen_label(labels, request, found.index, *known, seconds)
 
 
 def rank_run(
