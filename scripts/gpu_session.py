@@ -50,8 +50,7 @@ def model_file(name: str) -> Path | None:
     vocab, shape = MODELS[name]
     if is_tiny:
         shape = replace(shape, n_embd=256, n_layers=2, n_heads=4, n_head_kv=2, n_ff=512)
-    metadata = make_test_models.read_metadata(make_test_models.vocabulary_file(vocab))
-    tokenizer = {key: entry for key, entry in metadata.items() if key.startswith("tokenizer.")}
+    tokenizer = make_test_models.read_tokenizer(make_test_models.vocabulary_file(vocab))
     sizes = make_test_models.matrices(shape, len(tokenizer["tokenizer.ggml.tokens"].value)).values()
     file.parent.mkdir(parents=True, exist_ok=True)
     if (

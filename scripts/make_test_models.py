@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-import mmap
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gguf
 import numpy as np
 import q4_k
 from fetch_llama_cpp import cache_dir, source_tree
 from gguf import GGMLQuantizationType, GGUFValueType, LlamaFileType
+from gguf_file import Entry, read_gguf
 from numpy.typing import NDArray
 
 # Part of the cache path. Raise it whenever the same parameters give other bytes.
@@ -42,13 +42,6 @@ TENSOR_TYPES = {
     "q4_k": (GGMLQuantizationType.Q4_K, LlamaFileType.MOSTLY_Q4_K_M),
 }
 BLOCKS = {"q8_0": 32, "q4_k": q4_k.BLOCK}
-
-# The metadata that llama.cpp needs besides the tokens, for each tokenizer of text generators.
-NEEDED_BY_TOKENIZER = {
-    "llama": ("scores", "token_type"),
-    "gpt2": ("merges", "token_type"),
-    "gemma4": ("scores", "merges", "token_type"),
-}
 
 
 class ModelError(ValueError):
@@ -78,27 +71,6 @@ class Shape:
     # for a confident one.
     logit_std: float = LOGIT_STD
 
-    def __post_init__(self) -> None:
-        if min(self.n_embd, self.n_layers, self.n_heads, self.context_length) < 1:
-            raise ModelError("width, layers, heads, context length: expected at least 1")
-        if min(self.n_head_kv, self.n_ff, self.seed) < 0:
-            raise ModelError("KV heads, feed-forward width, seed: expected at least 0")
-        if self.n_embd % (2 * self.n_heads):
-            raise ModelError(
-                f"width: expected a multiple of 2 x {self.n_heads} heads, got {self.n_embd}"
-            )
-        if self.n_heads % self.kv_heads:
-            raise ModelError(
-                f"heads: expected a multiple of {self.kv_heads} KV heads, got {self.n_heads}"
-            )
-        if self.tensor_type not in TENSOR_TYPES:
-            raise ModelError(
-                f"type: expected one of {', '.join(TENSOR_TYPES)}; got {self.tensor_type!r}"
-            )
-        block = BLOCKS.get(self.tensor_type, 1)
-        if self.n_embd % block or self.ff_width % block:
-            raise ModelError(f"{self.tensor_type}: expected widths that are multiples of {block}")
-
     @property
     def kv_heads(self) -> int:
         half = self.n_heads // 2 if self.n_heads % 2 == 0 else self.n_heads
@@ -122,80 +94,21 @@ class Shape:
         )
 
 
-class Entry(NamedTuple):
-    """One metadata value of a GGUF file; strings are bytes."""
-
-    value: Any
-    type: GGUFValueType
-    item_type: GGUFValueType | None = None
-
-
-SCALAR_FORMATS = {
-    GGUFValueType.UINT8: "B",
-    GGUFValueType.INT8: "b",
-    GGUFValueType.UINT16: "H",
-    GGUFValueType.INT16: "h",
-    GGUFValueType.UINT32: "I",
-    GGUFValueType.INT32: "i",
-    GGUFValueType.FLOAT32: "f",
-    GGUFValueType.BOOL: "?",
-    GGUFValueType.UINT64: "Q",
-    GGUFValueType.INT64: "q",
-    GGUFValueType.FLOAT64: "d",
-}
-
-
-def read_metadata(file: Path) -> dict[str, Entry]:
-    """Read the metadata of a GGUF file.
-
-    This takes half a second for 262k tokens. ``gguf.GGUFReader`` takes 25 seconds, because it
-    creates several objects for each string.
-    """
+def read_tokenizer(file: Path) -> dict[str, Entry]:
+    """Read the metadata about the tokenizer of a GGUF file, by the names of the entries."""
     try:
-        with file.open("rb") as opened:
-            data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # ValueError: an empty file
+        entries = read_gguf(file, with_tensors=False).entries
+    except (OSError, struct.error, ValueError) as error:
         raise ModelError(f"cannot read the vocabulary {file}: {error}") from error
-    at = 0
+    named = {entry.key.decode(): entry for entry in entries}
+    return {name: entry for name, entry in named.items() if name.startswith("tokenizer.")}
 
-    def scalars(count: int, code: str) -> tuple[Any, ...]:
-        nonlocal at
-        layout = struct.Struct(f"<{count}{code}")
-        at += layout.size
-        return layout.unpack_from(data, at - layout.size)
 
-    def string() -> bytes:
-        nonlocal at
-        (length,) = scalars(1, "Q")
-        at += length
-        if at > len(data):
-            raise struct.error("string beyond the end of the file")
-        return data[at - length : at]
-
-    def value(kind: GGUFValueType, count: int) -> Sequence[Any]:
-        if kind is GGUFValueType.STRING:
-            return [string() for _ in range(count)]
-        return scalars(count, SCALAR_FORMATS[kind])
-
-    with data:
-        if data[:4] != b"GGUF":
-            raise ModelError(f"{file} is not a GGUF file")
-        try:
-            _version, _n_tensors, n_entries = struct.unpack_from("<IQQ", data, 4)
-            at = 24
-            entries = {}
-            for _ in range(n_entries):
-                key = string().decode()
-                kind = GGUFValueType(scalars(1, "I")[0])
-                if kind is GGUFValueType.ARRAY:
-                    item_kind = GGUFValueType(scalars(1, "I")[0])
-                    items = value(item_kind, scalars(1, "Q")[0])
-                    entries[key] = Entry(items, kind, item_kind)
-                else:
-                    entries[key] = Entry(value(kind, 1)[0], kind)
-            return entries
-        except (struct.error, KeyError, ValueError) as error:  # invalid sizes, types or names
-            raise ModelError(f"{file} is truncated or broken: {error}") from error
+def add_entries(writer: gguf.GGUFWriter, entries: dict[str, Entry]) -> None:
+    """Add metadata to a file that is being written."""
+    for name, entry in entries.items():
+        item_kind = None if entry.item_kind is None else GGUFValueType(entry.item_kind)
+        writer.add_key_value(name, entry.value, GGUFValueType(entry.kind), item_kind)
 
 
 def vocabulary_files() -> dict[str, Path]:
@@ -213,17 +126,6 @@ def vocabulary_file(vocab: str) -> Path:
     if vocab not in files:
         raise ModelError(f"vocabulary: expected one of {', '.join(files)}; got {vocab!r}")
     return files[vocab]
-
-
-def refusal(metadata: dict[str, Entry]) -> str | None:
-    """Return why a vocabulary cannot be used in a model that generates text, or None."""
-    model = metadata.get("tokenizer.ggml.model")
-    kind = model.value.decode() if model else "none"
-    if kind not in NEEDED_BY_TOKENIZER:
-        return f"expected a tokenizer in {', '.join(NEEDED_BY_TOKENIZER)}; got {kind!r}"
-    needed = ("tokens", *NEEDED_BY_TOKENIZER[kind])
-    missing = [key for key in needed if f"tokenizer.ggml.{key}" not in metadata]
-    return f"tokenizer.ggml.{missing[0]} is missing" if missing else None
 
 
 def random_matrix(seed: int, name: str, size: tuple[int, int], std: float) -> NDArray[np.float32]:
@@ -293,8 +195,7 @@ def write_model(
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(shape.head_width)
     writer.add_rope_freq_base(10000.0)
-    for key, entry in tokenizer.items():
-        writer.add_key_value(key, entry.value, entry.type, entry.item_type)
+    add_entries(writer, tokenizer)
 
     norms = [f"blk.{i}.{norm}" for i in range(shape.n_layers) for norm in ("attn_norm", "ffn_norm")]
     for norm in (*norms, "output_norm"):
@@ -309,39 +210,13 @@ def write_model(
     writer.close()
 
 
-def make_model(vocab: str, out: Path, **parameters: Any) -> Path:
-    """Write a model with random weights to `out`. A failure leaves no partial file.
-
-    Parameters
-    ----------
-    vocab
-        Name of a vocabulary, such as ``llama-spm``, or path of a GGUF file.
-    out
-        The file to write; its folder is created if necessary.
-    **parameters
-        The fields of `Shape`.
-
-    Raises
-    ------
-    ModelError
-        If the shape is impossible, or the vocabulary is unknown, broken or unsuitable.
-    """
-    shape = Shape(**parameters)
-    file = vocabulary_file(vocab)
-    metadata = read_metadata(file)
-    if reason := refusal(metadata):
-        raise ModelError(f"unsupported vocabulary {vocab}: {reason}")
-    tokenizer = {key: entry for key, entry in metadata.items() if key.startswith("tokenizer.")}
-    label = file.stem.removeprefix("ggml-vocab-")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".model-", dir=out.parent) as scratch:
-        unfinished = Path(scratch) / "model.gguf"
-        write_model(unfinished, f"random {label} {shape.name}", tokenizer, shape)
-        return unfinished.replace(out)
-
-
 def cached_model(vocab: str, **parameters: Any) -> Path:
-    """Return a model in the user cache, written on first use; see `make_model`."""
+    """Return a model in the user cache, written on first use.
+
+    `vocab` is the name of a vocabulary, such as ``llama-spm``, or the path of a GGUF file, and
+    `parameters` are the fields of `Shape`. A ModelError is raised if the vocabulary is unknown or
+    broken. A failure leaves no partial file.
+    """
     shape = Shape(**parameters)
     file = vocabulary_file(vocab)
     try:
@@ -351,4 +226,11 @@ def cached_model(vocab: str, **parameters: Any) -> Path:
     label = file.stem.removeprefix("ggml-vocab-")
     folder = cache_dir() / "test-models" / f"v{FORMAT_VERSION}"
     out = folder / f"{label}-{digest}-{shape.name}.gguf"
-    return out if out.is_file() else make_model(str(file), out, **parameters)
+    if out.is_file():
+        return out
+    tokenizer = read_tokenizer(file)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".model-", dir=folder) as scratch:
+        unfinished = Path(scratch) / "model.gguf"
+        write_model(unfinished, f"random {label} {shape.name}", tokenizer, shape)
+        return unfinished.replace(out)

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import math
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ import gguf
 import numpy as np
 from fetch_llama_cpp import cache_dir
 from gguf import GGUFValueType
+from gguf_file import F32, STRING, U32, Entry
 from make_test_models import (
-    Entry,
     Shape,
+    add_entries,
     random_matrix,
-    read_metadata,
+    read_tokenizer,
     vocabulary_file,
     write_model,
 )
@@ -167,21 +168,24 @@ def cached_decision_model(type: str, shape: Shape = SHAPE) -> Path:
 
 def _entries(type: str, definition: Definition, template: str) -> dict[str, Entry]:
     """Return the metadata entries about the tokenizer and about decisions."""
-    metadata = read_metadata(vocabulary_file(definition.vocab))
-    entries = {key: each for key, each in metadata.items() if key.startswith("tokenizer")}
+    entries = read_tokenizer(vocabulary_file(definition.vocab))
+
+    def put(name: str, kind: int, value: Any) -> None:
+        entries[name] = Entry(name.encode(), kind, value)
+
     for control in definition.controls:
         tokens, types = (f"tokenizer.ggml.{name}" for name in ("tokens", "token_type"))
         mask = len(entries[tokens].value)
-        entries["tokenizer.ggml.mask_token_id"] = Entry(mask, GGUFValueType.UINT32)
+        put("tokenizer.ggml.mask_token_id", U32, mask)
         for name, value in ((tokens, control.encode()), (types, int(gguf.TokenType.CONTROL))):
-            entries[name] = entries[name]._replace(value=[*entries[name].value, value])
+            entries[name] = replace(entries[name], value=[*entries[name].value, value])
     if definition.architecture != "llama":
-        entries["tokenizer.ggml.token_type_count"] = Entry(3, GGUFValueType.UINT32)
+        put("tokenizer.ggml.token_type_count", U32, 3)
     prefix = f"{definition.architecture}.decision."
-    entries[f"{prefix}type"] = Entry(type, GGUFValueType.STRING)
-    entries["tokenizer.chat_template.systemone"] = Entry(template, GGUFValueType.STRING)
+    put(f"{prefix}type", STRING, type)
+    put("tokenizer.chat_template.systemone", STRING, template)
     for name, temperature in definition.temperatures:
-        entries[f"{prefix}temperature.{name}"] = Entry(temperature, GGUFValueType.FLOAT32)
+        put(f"{prefix}temperature.{name}", F32, temperature)
     return entries
 
 
@@ -197,8 +201,7 @@ def _write(file: Path, architecture: str, entries: dict[str, Entry]) -> None:
     kinds = {int: GGUFValueType.UINT32, bool: GGUFValueType.BOOL, list: GGUFValueType.ARRAY}
     for name, value in METADATA[architecture].items():
         writer.add_key_value(f"{architecture}.{name}", value, kinds[type(value)])
-    for name, entry in entries.items():
-        writer.add_key_value(name, entry.value, entry.type, entry.item_type)
+    add_entries(writer, entries)
     n_vocab = len(entries["tokenizer.ggml.tokens"].value)
     for line in f"{n_vocab}x{SHAPE.n_embd}: token_embd{TENSORS[architecture]}".split("\n"):
         size, _, names = line.partition(": ")

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 
 from fetch_llama_cpp import source_tree
+from gguf_file import Gguf, read_gguf
 
 from .companions import adapters, splits
-from .gguf_file import Gguf, read_gguf
 from .layout import flips, layout, tensors, truncations
 from .mutation import Files, Mutation
 from .values import additions, architectures, arrays, pairs, scalars

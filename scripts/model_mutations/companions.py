@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from .gguf_file import BLOCKS, F32, I32, STRING, U16, Entry, Gguf, Tensor
+from gguf_file import BLOCKS, F32, I32, STRING, U16, Entry, Gguf, Tensor
+
 from .layout import layout, tensors
 from .mutation import STAND_INS, Edit, Files, Mutation, edited, put, remove, set_field, shown
 from .values import scalars

@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from .gguf_file import ARRAY, BLOCKS, I32, STRING, U16, U32, U64, Gguf
+from gguf_file import ARRAY, BLOCKS, I32, STRING, U16, U32, U64, Gguf
+
 from .mutation import FLOATS, STAND_INS, Files, Mutation, edited, put, set_field, shown
 
 NAMES = (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .gguf_file import (
+from gguf_file import (
     ARRAY,
     BOOL,
     F32,

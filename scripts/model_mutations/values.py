@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from .gguf_file import ARRAY, BOOL, F32, F64, I32, INTEGERS, STRING, U16, U32, Entry, Gguf
+from gguf_file import ARRAY, BOOL, F32, F64, I32, INTEGERS, STRING, U16, U32, Entry, Gguf
+
 from .mutation import (
     FLOATS,
     STAND_INS,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from .gguf_file import ARRAY, BOOL, F32, I32, STRING, U8, U32, Gguf
+from gguf_file import ARRAY, BOOL, F32, I32, STRING, U8, U32, Gguf
+
 from .mutation import Mutation, edited, put, remove
 
 TOKENIZERS = (

@@ -181,22 +181,7 @@ def test_json_is_valid_on_a_terminal_that_is_not_utf8(
     assert json.loads(tokens)["tokens"]
 
 
-def test_sampling_with_a_seed_is_reproducible(run: Run) -> None:
-    outputs = set()
-    for _ in range(3):
-        choices = [option for name in "ABCDEF" for option in ("--label", name)]
-        sampling = ["--mode", "sample", "--temperature", "3", "--seed", "5"]
-        outputs.add(run("choose", "--prompt", "x", *choices, *sampling).out)
-    assert len(outputs) == 1
-
-
 # ---- generate and tokenize ---------------------------------------------------------------------
-
-
-def test_generate_prints_the_text_with_a_final_newline(run: Run) -> None:
-    out = run("generate", "--prompt", "x", "--max-tokens", "5").out
-    assert out.endswith("\n")
-    assert len(out) > 1
 
 
 def test_generate_obeys_a_grammar_file(run: Run, tmp_path: Path) -> None:
@@ -468,18 +453,6 @@ def test_an_error_of_several_lines_is_printed_as_one_line(
 
     monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", fail)
     assert eliza("generate", "--prompt", "x", code=1).err == "eliza-ffi: first second\n"
-
-
-def test_an_interrupt_exits_with_130(eliza: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(arguments: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", interrupted)
-    assert eliza("generate", "--prompt", "x", code=130).err == ""
-
-
-def test_help_exits_with_0_and_lists_the_exit_codes(eliza: Run) -> None:
-    assert "130 interrupted" in eliza("--help").out
 
 
 @pytest.fixture

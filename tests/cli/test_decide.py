@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,13 +260,6 @@ def test_a_malformed_conversation_file_is_rejected(
     assert model.asked == []
 
 
-def test_a_missing_input_at_a_terminal_exits_with_2(
-    eliza: Run, model: FakeDecider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    assert "no input: give --input" in eliza("decide", *AS_OPTIONS, code=2).err
-
-
 def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: FakeDecider) -> None:
     options = ["--answer-style", "letters", "--orders", "3", "--scoring", "mean"]
     options += ["--allowed-probability", "--prompt-format", "plain", "--prior", "none"]
@@ -353,16 +345,6 @@ def test_levels_keep_their_order_and_all_labels_are_shown() -> None:
     assert [line.split()[0] for line in lines[1:3]] == ["calm", "cross"]
     assert lines[4] == "tags: a"
     assert [line.split()[:2] for line in lines[5:7]] == [["a", "90.0%"], ["b", "20.0%"]]
-
-
-@pytest.mark.parametrize(
-    ("tokens", "passes", "expected"),
-    [(1, 1, "1 token, 0 of them cached, 1 pass, "), (2, -1, "2 tokens, 0 of them cached, 12.3 ms")],
-)
-def test_numbers_have_nouns_in_the_right_form(tokens: int, passes: int, expected: str) -> None:
-    decision = decision_of((CHOICE, [[0.25, 0.75]]))
-    decision = replace(decision, usage=DecisionUsage(tokens, 0, passes, 0.0123))
-    assert expected in decision_text((CHOICE,), decision, 200)
 
 
 def test_options_beyond_the_limit_are_summed_up() -> None:
@@ -748,18 +730,6 @@ def test_every_command_that_opens_a_model_has_the_model_options() -> None:
 def test_flash_attn_sets_the_option_of_the_model() -> None:
     arguments = build_parser().parse_args(["serve", "--flash-attn", "on"])
     assert model_options(arguments)["options"] == {"flash_attn": "on"}
-
-
-def test_prompt_takes_text_and_prompt_file_takes_a_file() -> None:
-    for flag, metavar in (("--prompt", "TEXT"), ("--prompt-file", "FILE"), ("--input", "TEXT")):
-        assert {action.metavar for action in flags()[flag].values()} == {metavar}
-    assert set(flags()["--prompt"]) == set(flags()["--prompt-file"])
-    assert {"choose", "generate", "tokenize"} <= set(flags()["--prompt"])
-
-
-def test_every_flag_has_help() -> None:
-    without = [flag for flag, of in flags().items() for action in of.values() if not action.help]
-    assert without == []
 
 
 def test_version_names_the_package_the_library_and_llama_cpp(eliza: Run, library: Any) -> None:

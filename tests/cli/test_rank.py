@@ -56,15 +56,6 @@ def test_rank_agrees_with_the_probabilities_of_choose(run: Run, listed: list[str
     assert "proven: no other label is more probable" in out
 
 
-def test_rank_prints_five_labels_by_default(run: Run, listed: list[str]) -> None:
-    assert len(lines_of(run(*PROMPT, *listed).out)) == 5
-
-
-def test_labels_can_be_arguments(run: Run) -> None:
-    out = run(*PROMPT, "--label", "red car", "--label", "blue house").out
-    assert {label for label, _ in lines_of(out)} == {"red car", "blue house"}
-
-
 def test_a_level_ranks_groups_of_labels(run: Run, listed: list[str]) -> None:
     ranking = run(*PROMPT, *listed, "-k", "99", "--json").json
     sums = dict.fromkeys(("red", "green", "blue"), 0.0)

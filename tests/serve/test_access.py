@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -251,14 +250,6 @@ def test_an_empty_key_file_is_rejected(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text("\n \n# the keys\n", encoding="utf-8")
     assert cli.main(["serve", "--api-key-file", str(path)]) == 2
     assert "contains no API key" in capsys.readouterr().err
-
-
-def test_an_address_in_use_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert cli.main(["serve", "--port", str(port)]) == 1
-    message = capsys.readouterr().err
-    assert message.startswith("eliza-ffi: ") and message.count("\n") == 1 and "in use" in message
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
