@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, overload
 from weakref import WeakKeyDictionary
 
@@ -60,3 +61,24 @@ def once_for_each(compute: Callable[[Owner], Value]) -> Callable[[Owner], Value]
         return known[owner]
 
     return kept
+
+
+class Recent(Generic[Value]):
+    """The most recently used values by key, at most `most`. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: dict[Hashable, Value] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of a key; without one, make it and keep it."""
+        with self._lock:
+            value = self._kept.pop(key, None)
+        if value is None:
+            value = make()
+        with self._lock:
+            self._kept[key] = value  # at the end, so that the least recently used one is the first
+            while len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]
+        return value

@@ -23,21 +23,17 @@ from .checks import (
 from .choices.label_set import ChoiceResult, LabelSet, as_label_set
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
-from .decisions.answers import Decision, expand
-from .decisions.asking import prompt_texts
-from .decisions.auto_prompts import N_SAMPLE, sample_of
-from .decisions.deciding import DecideSettings, settings_for
+from .decisions.answers import Decision
+from .decisions.deciding import DecideSettings, plan_of
 from .decisions.doubts import Doubts
-from .decisions.learning.input_prior import with_input_prior
 from .decisions.prompts import check_one_input
 from .decisions.reasoning import decision_task, inputs_at_once
-from .decisions.wire import as_questions
 from .hub import hub_path
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
 from .sampling.params import Sampling
-from .session.batches import labels_for, length_of, run_many
+from .session.batches import kept_or_raised, labels_for, length_of, run_many
 from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
 from .session.requests import MOST_TOKENS, Fillable, check_prompts, lora_option
 from .session.results import GenerationResult, TokenLogprob
@@ -630,7 +626,7 @@ class Model:
             How many requests run at the same time; None = as many as the model has slots.
         return_exceptions
             If True, the result of a failed prompt is its exception. Otherwise the first failure
-            cancels all other requests and is raised.
+            cancels all other requests and is raised; its message names the prompt by its index.
         max_tokens, **settings
             As :meth:`generate`.
 
@@ -1115,10 +1111,8 @@ class Model:
             As :meth:`generate`.
         """
         check_one_input(input)
-        asked = as_questions(questions)
-        settings = with_input_prior(self, asked, None, settings)
-        checked = settings_for(self.session, asked, settings)
-        task = decision_task(self.session, input, asked, checked, timeout)
+        plan = plan_of(self, questions, settings)
+        task = decision_task(self.session, input, plan, timeout)
         return cast(Decision, self._execute(task))
 
     def decide_many(
@@ -1160,33 +1154,25 @@ class Model:
             In the order of the inputs.
         """
         check_prompts(inputs, "decide", "inputs")
-        asked = as_questions(questions)
-        settings = with_input_prior(self, asked, inputs, settings)
-        sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
-        checked = settings_for(self.session, asked, settings, method="decide_many", inputs=sample)
-        at_once = inputs_at_once(self.session, checked.think, max_concurrency)
-        doubts = Doubts(self.session, asked, checked)
+        plan = plan_of(self, questions, settings, "decide_many", inputs)
+        doubts = Doubts(self.session, plan)
 
         def read(decisions: list[Any]) -> list[Any]:
-            decisions = [doubts.seen(each) for each in decisions]
             for reason in doubts.reasons():
                 logger.warning("decide_many: %s", reason)
             return decisions
 
         return self._many(
-            enumerate(inputs),
-            lambda numbered: decision_task(
-                self.session,
-                numbered[1],
-                asked,
-                doubts.settings_of(numbered[0], checked),
-                at_once=max_concurrency,
+            inputs,
+            lambda given: decision_task(
+                self.session, given, plan, at_once=max_concurrency, doubts=doubts
             ),
             progress,
-            at_once,
+            inputs_at_once(self.session, plan.settings.think, max_concurrency),
             return_exceptions,
             total=length_of(inputs),
             read=read,
+            called="inputs",
         )
 
     def decision_prompts(
@@ -1202,11 +1188,7 @@ class Model:
         strings the two look the same. Spaces at the end of a prompt are a part of the labels.
         """
         check_one_input(input)
-        asked = as_questions(questions)
-        settings = with_input_prior(self, asked, None, settings)
-        checked = settings_for(self.session, asked, settings, method="decision_prompts")
-        expanded = [each for question in asked for each in expand(question)]
-        return prompt_texts(self.session, input, expanded, checked.how)
+        return plan_of(self, questions, settings, "decision_prompts").texts(self.session, input)
 
     # ---- Structured answers ---------------------------------------------------------------------
 
@@ -1694,8 +1676,12 @@ class Model:
         return_exceptions: bool,
         total: int | None = None,
         read: Callable[[list[Any]], list[Any]] = list,
+        called: str = "prompts",
     ) -> list[Any]:
-        """Run a task for each item; `read` converts the list of all results."""
+        """Run a task for each item; `read` converts the list of all results.
+
+        `called` is the argument that has the items, for errors.
+        """
         return self._run_many(
             items,
             task,
@@ -1703,7 +1689,7 @@ class Model:
             at_once=self.session.at_once(max_concurrency),
             total=length_of(items) if total is None else total,
             progress=progress,
-            return_exceptions=return_exceptions,
+            on_error=kept_or_raised(return_exceptions, called),
         )
 
     def _run_many(

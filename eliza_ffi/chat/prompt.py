@@ -19,7 +19,7 @@ are recognized in any text, as in conversations.
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,18 +172,43 @@ class PromptTokenizer:
             If plain text contains a control token that the tokenizer recognizes even in plain text.
         """
         if isinstance(prompt, str):
-            prompt = Prompt().template(prompt)
+            return self._with_ends(self._vocabulary.read(prompt))
         _check_parts(prompt)
-        begin, end = self._ends
-        tokens = self._body(prompt)
-        if tokens[: len(begin)] != begin:  # the template may write BOS itself
-            tokens = begin + tokens
-        return tokens + end
+        return self._with_ends([t for each in self._pieces(prompt) for t in self._plain(*each)])
 
-    def _body(self, prompt: Prompt) -> list[int]:
+    def filled(self, prompt_with: Callable[[str], Prompt]) -> Callable[[str], list[int]]:
+        """Return a function that does the same as ``tokens(prompt_with(text))``, and is faster.
+
+        `prompt_with` puts a text into one plain part of a prompt that is otherwise the same. The
+        text must neither be empty nor begin or end with white space.
+        """
+        bare = prompt_with("x")
+        present = {char for text, _ in bare.parts for char in text}
+        hole = next(char for char in map(chr, PRIVATE_USE) if char not in present)
+        before: list[int] = []
+        after: list[int] = []
+        pieces = list(self._pieces(prompt_with(hole)))
+        at = next(i for i, (plain, *_) in enumerate(pieces) if hole in plain)
+        for i, each in enumerate(pieces):
+            if i != at:
+                (before if i < at else after).extend(self._plain(*each))
+        (left, right), control, unknown = pieces[at][0].split(hole), *pieces[at][1:]
+
+        def tokens(text: str) -> list[int]:
+            read = self._plain(f"{left}{text}{right}", control, unknown)
+            return self._with_ends([*before, *read, *after])
+
+        return tokens
+
+    def _pieces(self, prompt: Prompt) -> Iterator[tuple[str, list[int], set[int]]]:
+        """Split a prompt at its control tokens.
+
+        Yield the text of each piece, the control token after it, and tokens to ignore in the text.
+        """
         plain_texts = [text for text, is_template in prompt.parts if not is_template]
         if not plain_texts:
-            return self._vocabulary.read("".join(text for text, _ in prompt.parts))
+            yield "", self._vocabulary.read("".join(text for text, _ in prompt.parts)), set()
+            return
         present = {char for text, _ in prompt.parts for char in text}
         mark = next((char for char in map(chr, PRIVATE_USE) if char not in present), None)
         if mark is None:
@@ -198,18 +223,25 @@ class PromptTokenizer:
         # A vocabulary without byte tokens reads the marker as the unknown token.
         unknown = set(self._vocabulary.read(mark))
         written = [token for token in self._vocabulary.read(marked) if token not in unknown]
-        tokens: list[int] = []
         for piece, control in self._vocabulary.pieces(marked, written):
             first, *others = piece.split(mark)
-            plain = first + "".join(next(hidden) + other for other in others)
-            read = self._vocabulary.plain(plain) if plain else []
-            if strange := self._vocabulary.controls([t for t in read if t not in unknown]):
-                raise InvalidArgumentError(
-                    f"plain text of the prompt contains {next(iter(strange.values()))!r}, which "
-                    "this tokenizer always reads as a control token: remove it"
-                )
-            tokens += read + control
-        return tokens
+            yield first + "".join(next(hidden) + other for other in others), control, unknown
+
+    def _plain(self, text: str, control: list[int], unknown: set[int]) -> list[int]:
+        """Return the tokens of a piece."""
+        read = self._vocabulary.plain(text) if text else []
+        if strange := self._vocabulary.controls([t for t in read if t not in unknown]):
+            raise InvalidArgumentError(
+                f"plain text of the prompt contains {next(iter(strange.values()))!r}, which "
+                "this tokenizer always reads as a control token: remove it"
+            )
+        return read + control
+
+    def _with_ends(self, tokens: list[int]) -> list[int]:
+        begin, end = self._ends
+        if tokens[: len(begin)] != begin:  # the template may write BOS itself
+            tokens = begin + tokens
+        return tokens + end
 
     @lazy_property
     def _ends(self) -> tuple[list[int], list[int]]:

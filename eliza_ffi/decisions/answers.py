@@ -345,17 +345,22 @@ def answer_of(
     probabilities: Sequence[float],
     allowed_probability: float | None = None,
     min_probability: float = 0.0,
+    *,
+    abstained: bool = False,
+    **certificate: Any,
 ) -> PredicateAnswer | ChoiceAnswer | ScoreAnswer:
     """Make the answer to a question from the probabilities of its options.
 
     The probabilities are in the order of the question's values. The model abstains if the highest
-    one is below `min_probability`.
+    one is below `min_probability`, or if `abstained` is true. `certificate` has the fields
+    `certified` and `set`.
     """
-    p = [float(each) for each in probabilities]
+    p = list(map(float, probabilities))
     rest: dict[str, Any] = {
         "name": question.name,
         "allowed_probability": allowed_probability,
-        "abstained": max(p) < min_probability,
+        "abstained": abstained or max(p) < min_probability,
+        **certificate,
     }
     if isinstance(question, Predicate):
         return PredicateAnswer(probability=p[0], **rest)
@@ -364,16 +369,24 @@ def answer_of(
     return ChoiceAnswer(options=tuple(zip(question.values, p, strict=True)), **rest)
 
 
-def ranked_answer(question: Choice, ranking: Ranking, min_probability: float = 0.0) -> ChoiceAnswer:
+def ranked_answer(
+    question: Choice,
+    ranking: Ranking,
+    min_probability: float = 0.0,
+    *,
+    abstained: bool = False,
+    **certificate: Any,
+) -> ChoiceAnswer:
     """Make the answer to a choice among many options from the most probable ones."""
     best = zip(ranking.labels.tolist(), ranking.logprobs.tolist(), strict=True)
     options = tuple((question.values[i], math.exp(logprob)) for i, logprob in best)
     return ChoiceAnswer(
         name=question.name,
-        abstained=options[0][1] < min_probability,
+        abstained=abstained or options[0][1] < min_probability,
         options=options,
         rest=ranking.rest,
         n_options=len(question.values),
+        **certificate,
     )
 
 

@@ -1,28 +1,23 @@
 """Questions about inputs as scoring requests, and their scores.
 
-The text of the prompts comes from :mod:`eliza_ffi.decisions.layout`, its tokens from
+A :class:`QuestionPlan` is prepared once for some questions and settings. For each input it makes
+the request. The text of the prompts comes from :mod:`eliza_ffi.decisions.layout`, its tokens from
 :mod:`eliza_ffi.decisions.prompt_tokens`.
 """
 
 from __future__ import annotations
 
 import itertools
-import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from os.path import commonprefix
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..checks import wrong
-from ..choices.label_set import tokenize_choice
-from ..choices.token_tree import TokenTreePayload
-from ..errors import ChatTemplateError, ContextFullError, ElizaError, InvalidArgumentError
-from ..library.protocol import EndingScores, PreparedChoices, Ranking
-from ..session.batches import length_of, run_many
-from ..session.requests import GenerationRequest, generate_request
+from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from ..library.protocol import EndingScores, Ranking
+from ..session.requests import generate_request
 from ..session.run import Run
 from ..session.scoring import (
     Ending,
@@ -31,27 +26,20 @@ from ..session.scoring import (
     ScoredPrompt,
     ScoreResult,
     Scoring,
-    check_scores,
 )
-from ..session.task import Task
-from .common_prefix import split_common_prefix
-from .models.model_asking import ModelAsking, decision_model_of
-from .option_prior import MOST_OPTIONS, KnownPriors, OptionPriorScores, inputs_for
+from .models.decision_model import DecisionModel
+from .models.model_asking import decision_model_of, label_tokens, model_scores, systemone_questions
+from .option_prior import MOST_OPTIONS, OptionPrior, known_priors
 from .prompt_settings import PromptSettings
-from .prompt_tokens import QuestionTokens, tokens_of_prompts
+from .prompt_tokens import QuestionPrompt, QuestionTokens, tokens_of_prompts
 from .prompts import AskedQuestion, RenderedQuestion, ask, input_text, option_count
 from .questions import Choice, Score
-from .scoring import Array, OptionScores, QuestionScores
+from .scoring import OptionScores, QuestionScores
 
 if TYPE_CHECKING:
     from ..session.session import Session
 
-N_MASSES = 20
-"""How many inputs of a batch show whether the prompt works, by their allowed probability."""
-
 EVERY_ORDER = slice(None)
-
-_TOKEN_COUNTS: weakref.WeakKeyDictionary[PreparedChoices, Array] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -78,17 +66,25 @@ class WantedHidden:
         )
 
 
-class Asking:
-    """Convert one input and its questions to a scoring request, and read the result.
+class Asking(NamedTuple):
+    """The scoring request of an input, and the function that reads the scores of each question.
+
+    Instead of scores, a question whose best options were searched has a ranking.
+    """
+
+    args: ScoreArgs
+    scores: Callable[[ScoreResult], tuple[QuestionScores | Ranking, ...]]
+
+
+class QuestionPlan:
+    """The prompts of questions, prepared for any input.
 
     Parameters
     ----------
-    given
-        The input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
     questions
         Questions with one answer each.
-    joint, allowed_probability
-        Whether to compute these scores as well.
+    joint
+        Whether to compute joint scores as well.
     stream
         The settings of the stream: slot and cache.
     may_search
@@ -99,15 +95,11 @@ class Asking:
     part
         Which orders of the options to ask about.
 
-    Attributes
-    ----------
-    args : ScoreArgs
-        The request.
-
     Raises
     ------
     InvalidArgumentError
-        If the input or a prompt is malformed, or the tokenizer has no tokens for a label.
+        If a custom prompt is malformed, the tokenizer has no tokens for a label, or labels, orders
+        or scores are requested that a decision model does not have.
     ChatTemplateError
         If the model's chat template fails.
     NotSupportedError
@@ -117,293 +109,188 @@ class Asking:
     def __init__(
         self,
         session: Session,
-        given: Any,
         questions: Sequence[AskedQuestion],
         how: PromptSettings,
         *,
         joint: bool = False,
-        allowed_probability: bool = False,
         stream: Mapping[str, Any] | None = None,
         may_search: bool = False,
         hidden: WantedHidden | None = None,
         part: slice = EVERY_ORDER,
     ) -> None:
-        self._session = session
-        self._how = how
-        self._stream = stream or {}
+        self._how, self._joint = how, joint
+        # The prompts of a request replace this one.
+        self._request = generate_request(session, [0], method="decide", **(stream or {}))
+        self._model = decision_model_of(session) if how.prompt is None else None
+        if self._model is not None:
+            _check_for_model(self._model, how, joint, hidden)
+            self._asked = systemone_questions(questions)
+            return
         may_search = may_search and session.binding.supports("rank")
         n = len(questions)
         hidden = hidden or WantedHidden(((),) * n, (True,) * n)
-        self._layers = hidden.layers
-        self._asked = [
-            []
-            if not is_scored
-            else [RenderedQuestion(question, (), ())]
-            if may_search and _is_searched(question, how)
-            else [
-                ask(question, how.answer_style, order)
-                for order in orders_of(question, how.orders)[part]
-            ]
-            for question, is_scored in zip(questions, hidden.is_scored, strict=True)
-        ]
-        every = list(itertools.chain.from_iterable(self._asked))
-        self._known = KnownPriors.of(session)
-        # The priors of this request. Other requests may remove them meanwhile.
-        self._priors = {
-            key: self._known.get(key)
-            for key in (self._key(asked, joint) for asked in every if self._has_prior(asked))
-        }
-        # The questions whose prior this request computes.
-        self._unknown = [
-            asked
-            for asked in every
-            if self._has_prior(asked) and self._priors[self._key(asked, joint)] is None
-        ]
-        text = input_text(given)
-        prompts = [
-            self._scored(tokens_of_prompts(session, inputs_for(asked), [asked], how), False)
-            for asked in self._unknown
-        ]
-        prompts += self._read_prompts(text, questions)
-        is_shared = how.order == "input-first" or how.prompt is not None
-        prompts += [
-            self._scored(tokens_of_prompts(session, [text], group, how), True)
-            for group in ([every] if is_shared else [[asked] for asked in every])
-            if group
-        ]
-        self._joint = joint
-        self.args = ScoreArgs(prompts, joint, allowed_probability)
-
-    def _read_prompts(self, text: str, questions: Sequence[AskedQuestion]) -> list[ScoredPrompt]:
-        """Return the requests for hidden states."""
-        read = [
-            (ask(question, self._how.answer_style), layers)
-            for question, layers in zip(questions, self._layers, strict=True)
+        self._prompts: list[list[QuestionPrompt]] = []
+        for question, is_scored in zip(questions, hidden.is_scored, strict=True):
+            orders = orders_of(question, how.orders)[part] if is_scored else []
+            asked = [ask(question, how.answer_style, order) for order in orders]
+            if asked and may_search and _is_searched(question, how):
+                asked = [RenderedQuestion(question, (), ())]
+            self._prompts.append([QuestionPrompt(session, each, how) for each in asked])
+        every = list(itertools.chain.from_iterable(self._prompts))
+        self._priors = {each: self._prior(session, each.asked) for each in every}
+        self._with_hidden = [
+            (QuestionPrompt(session, ask(question, how.answer_style), how), layers)
+            for question, layers in zip(questions, hidden.layers, strict=True)
             if layers
         ]
-        if not read:
-            return []
-        _, n_embd = self._session.hidden_shape
-        written = tokens_of_prompts(self._session, [text], [asked for asked, _ in read], self._how)
-        return [
-            ScoredPrompt(self._generation(list(each.tokens)), hidden=Hidden(layers, n_embd))
-            for each, (_, layers) in zip(written, read, strict=True)
-        ]
+        self._layers = hidden.layers
+        self._n_embd = session.hidden_shape[1] if self._with_hidden else 0
+        is_shared = how.order == "input-first" or how.prompt is not None
+        groups = [every] if is_shared else [[each] for each in every]
+        self._groups = [group for group in groups if group]
 
-    def _key(self, asked: RenderedQuestion, joint: bool) -> Any:
+    def _prior(self, session: Session, asked: RenderedQuestion) -> OptionPrior | None:
         how = self._how
+        if how.prior != "options" or not 0 < len(asked.options) <= MOST_OPTIONS:
+            return None
         shown = asked.options, asked.question, how.shots_of(asked.question)
-        return how.order, how.format, how.answer_style, joint, shown
+        key = how.order, how.format, how.answer_style, self._joint, shown
+        return known_priors(session).get(key, partial(OptionPrior, asked))
 
-    def _has_prior(self, asked: RenderedQuestion) -> bool:
-        return self._how.prior == "options" and 0 < len(asked.options) <= MOST_OPTIONS
+    def about(self, session: Session, given: Any, *, allowed_probability: bool = False) -> Asking:
+        """Return the request about an input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
 
-    def _scored(self, written: Sequence[QuestionTokens], is_counted: bool) -> ScoredPrompt:
-        """Return the request for prompts that begin in the same way."""
-        prompt, endings = split_common_prefix([list(each.tokens) for each in written])
-        listed = [
-            Ending(tokens, each.labels, each.k, each.lead)
-            for tokens, each in zip(endings, written, strict=True)
+        Raises
+        ------
+        InvalidArgumentError
+            If the input or a prompt is malformed.
+        """
+        _ = session.ctx  # raises if the model is closed or belongs to the parent process
+        if self._model is not None:
+            return self._about_by_model(session, self._model, given, allowed_probability)
+        text = input_text(given)
+        unknown = [
+            (prompt, prior)
+            for prompt, prior in self._priors.items()
+            if prior is not None and not prior.scores
         ]
-        return ScoredPrompt(self._generation(prompt), listed, is_counted)
+        prompts = [
+            self._scored([(prompt, prompt.tokens(session, each)) for each in prior.inputs], False)
+            for prompt, prior in unknown
+        ]
+        with_hidden = [prompt for prompt, _ in self._with_hidden]
+        tokens = tokens_of_prompts(session, text, with_hidden)
+        for (_, layers), each in zip(self._with_hidden, tokens, strict=True):
+            hidden = Hidden(layers, self._n_embd)
+            prompts.append(ScoredPrompt(self._generation(each.tokens), hidden=hidden))
+        for group in self._groups:
+            written = tokens_of_prompts(session, text, group)
+            prompts.append(self._scored(list(zip(group, written, strict=True))))
+        args = ScoreArgs(prompts, self._joint, allowed_probability)
+        return Asking(args, partial(self._scores, session, args, unknown))
 
-    def _generation(self, prompt: Sequence[int]) -> GenerationRequest:
-        return generate_request(self._session, prompt, method="decide", **self._stream)
+    def _scored(
+        self, written: Sequence[tuple[QuestionPrompt, QuestionTokens]], is_counted: bool = True
+    ) -> ScoredPrompt:
+        """Return the request for prompts that begin in the same way."""
+        begin, rests = shared_beginning([each.tokens for _, each in written])
+        endings = [
+            Ending(rest, each.labels, prompt.k, each.lead)
+            for rest, (prompt, each) in zip(rests, written, strict=True)
+        ]
+        return ScoredPrompt(self._generation(begin), endings, is_counted)
 
-    def scores(self, result: ScoreResult) -> tuple[QuestionScores | Ranking, ...]:
-        """Return the scores of each question, or a ranking if its best options were searched."""
-        scored = (ending for ending in self.args.endings if ending.k is None)
+    def _generation(self, tokens: list[int]) -> Any:
+        return replace(self._request, prompt_tokens=tokens)
+
+    def _scores(
+        self,
+        session: Session,
+        args: ScoreArgs,
+        unknown: Sequence[tuple[QuestionPrompt, OptionPrior]],
+        result: ScoreResult,
+    ) -> tuple[QuestionScores | Ranking, ...]:
+        scored = (ending for ending in args.endings if ending.k is None)
         each, rankings = zip(scored, result.scores, strict=True), iter(result.rankings)
-        for asked in self._unknown:
-            read = [self._in_own_order(asked, *next(each)) for _ in inputs_for(asked)]
-            key, prior = self._key(asked, self._joint), OptionPriorScores(read)
-            self._priors[key] = prior
-            self._known.put(key, prior)
+        for prompt, prior in unknown:
+            prior.scores = [_in_own_order(session, prompt, *next(each)) for _ in prior.inputs]
         found: list[QuestionScores | Ranking] = []
         states = iter(result.hidden)
-        for orders, layers in zip(self._asked, self._layers, strict=True):
+        for prompts, layers in zip(self._prompts, self._layers, strict=True):
             hidden = next(states) if layers else None
-            if not orders:
-                found.append(QuestionScores((), hidden=hidden))
-                continue
-            if not orders[0].options:
+            if prompts and prompts[0].k is not None:
                 found.append(next(rankings))
                 continue
-            has_prior = self._has_prior(orders[0])
-            priors = [self._priors[self._key(asked, self._joint)] for asked in orders if has_prior]
-            found.append(
-                QuestionScores(
-                    tuple(self._in_own_order(asked, *next(each)) for asked in orders),
-                    tuple(prior for prior in priors if prior is not None),
-                    hidden,
-                )
-            )
+            orders = tuple([_in_own_order(session, prompt, *next(each)) for prompt in prompts])
+            priors = filter(None, map(self._priors.__getitem__, prompts))
+            found.append(QuestionScores(orders, tuple(priors), hidden))
         return tuple(found)
 
-    def _in_own_order(
-        self, asked: RenderedQuestion, ending: Ending, scores: EndingScores
-    ) -> OptionScores:
-        """Return the scores in the question's order of the options."""
-        place = np.argsort(asked.order)
-        if isinstance(ending.choices, TokenTreePayload):  # its labels have an order of their own
-            names = [leaf.name for leaf in ending.choices.leaves()]
-            place = np.array([names.index(asked.options[i].label) for i in place])
-        if scores.joint is None:
-            return OptionScores(scores.legal[place], allowed_probability=scores.allowed_probability)
-        labels = [option.label for option in asked.options]
-        n_bytes = np.array([len(label.encode()) for label in labels], dtype=np.float64)
-        return OptionScores(
-            legal=scores.legal[place],
-            joint=scores.joint[place],
-            n_tokens=self._n_tokens(ending, labels)[place],
-            n_bytes=n_bytes[place],
-            allowed_probability=scores.allowed_probability,
-        )
+    def _about_by_model(
+        self, session: Session, model: DecisionModel, given: Any, allowed_probability: bool
+    ) -> Asking:
+        """Return the request in a decision model's own format, whose template takes JSON."""
+        asked = model.ask(self._asked, given)
+        every = [prompt for question in asked for prompt in question.prompts]
+        if model.marked is not None:
+            prompts = [
+                ScoredPrompt(self._generation(list(each.tokens)), positions=each.read)
+                for each in every
+            ]
+            return Asking(ScoreArgs(prompts), partial(model_scores, asked))
+        begin, rests = shared_beginning([list(each.tokens) for each in every])
+        labels = [label_tokens(session, each.read) for each in every]
+        prompt = ScoredPrompt(self._generation(begin), tuple(map(Ending, rests, labels)))
+        args = ScoreArgs([prompt], allowed_probability=allowed_probability)
+        return Asking(args, partial(model_scores, asked))
 
-    def _n_tokens(self, ending: Ending, labels: Sequence[str]) -> Array:
-        """Return the number of tokens of each label, which is kept as long as the label set."""
-        assert isinstance(ending.choices, PreparedChoices)  # joint scores need them
-        if ending.choices not in _TOKEN_COUNTS:
-            tokenize, detokenize = self._session.tokenize, self._session.detokenize
-            spelled = (ending.lead + label for label in labels)
-            counts = [len(tokenize_choice(each, tokenize, detokenize)) for each in spelled]
-            _TOKEN_COUNTS[ending.choices] = np.array(counts, dtype=np.float64)
-        return _TOKEN_COUNTS[ending.choices]
+    def texts(self, session: Session, given: Any) -> list[str]:
+        """Return the text of the prompts, including control tokens, for inspection."""
+        return [
+            session.detokenize([*prompt.generation.prompt_tokens, *tokens], unparse_special=True)
+            for prompt in self.about(session, given).args.prompts
+            if prompt.is_counted
+            for tokens in ([ending.tokens for ending in prompt.endings] or [()])
+        ]
 
 
-def asking_of(
-    session: Session,
-    given: Any,
-    questions: Sequence[AskedQuestion],
-    how: PromptSettings,
-    *,
-    joint: bool = False,
-    allowed_probability: bool = False,
-    stream: Mapping[str, Any] | None = None,
-    may_search: bool = False,
-    hidden: WantedHidden | None = None,
-    part: slice = EVERY_ORDER,
-) -> Asking | ModelAsking:
-    """Prepare the scoring request of an input, with the parameters of :class:`Asking`.
-
-    A decision model is asked in its own format, unless there is a custom prompt.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For the reasons of :class:`Asking`, or if labels, orders or scores are requested that a
-        decision model does not have.
-    NotSupportedError
-        If the type of the decision model is unknown.
-    """
-    decision_model = decision_model_of(session) if how.prompt is None else None
-    if decision_model is None:
-        return Asking(
-            session,
-            given,
-            questions,
-            how,
-            joint=joint,
-            allowed_probability=allowed_probability,
-            stream=stream,
-            may_search=may_search,
-            hidden=hidden,
-            part=part,
-        )
+def _check_for_model(
+    model: DecisionModel, how: PromptSettings, joint: bool, hidden: WantedHidden | None
+) -> None:
     if hidden is not None:
         raise InvalidArgumentError(
-            f"the method head is not available for a decision model of type {decision_model.type}"
+            f"the method head is not available for a decision model of type {model.type}"
         )
     if how != PromptSettings() or joint:
         raise InvalidArgumentError(
-            f"a decision model of type {decision_model.type} has its own prompts, labels, orders "
+            f"a decision model of type {model.type} has its own prompts, labels, orders "
             "and scoring; omit these settings"
         )
-    return ModelAsking(
-        session,
-        decision_model,
-        given,
-        questions,
-        allowed_probability=allowed_probability,
-        stream=stream,
+
+
+def _in_own_order(
+    session: Session, prompt: QuestionPrompt, ending: Ending, scores: EndingScores
+) -> OptionScores:
+    """Return the scores in the question's order of the options."""
+    place = prompt.place
+    if scores.joint is None:
+        return OptionScores(scores.legal[place], allowed_probability=scores.allowed_probability)
+    n_tokens, n_bytes = prompt.lengths(session, ending.lead)
+    return OptionScores(
+        scores.legal[place],
+        scores.joint[place],
+        n_tokens[place],
+        n_bytes[place],
+        scores.allowed_probability,
     )
 
 
-def ask_many(
-    model: Any,
-    inputs: Iterable[Any],
-    questions: Sequence[AskedQuestion],
-    how: PromptSettings,
-    *,
-    whole: bool,
-    failed: Callable[[int, ElizaError], Any],
-    progress: Callable[[int, int | None], Any] | None = None,
-    stream: Mapping[str, Any] | None = None,
-    hidden: WantedHidden | None = None,
-) -> list[Any]:
-    """Ask questions about many inputs. :meth:`Session.decisions_at_once` limits the concurrency.
-
-    Parameters
-    ----------
-    questions
-        Questions with one answer each.
-    whole
-        Whether to compute joint scores as well, which need whole rows of logits.
-    failed
-        Called with the index and the error of an input that cannot be used, for example because it
-        does not fit into the context. It runs on the thread that processed the input. Its return
-        value takes the place of the result. An exception that it raises stops the other inputs.
-    progress
-        Called with the number of finished inputs and the number of all inputs, or None if that is
-        unknown.
-    stream
-        The settings of the stream: slot and cache.
-    hidden
-        The hidden states to read.
-
-    Returns
-    -------
-    list of tuple of QuestionScores
-        The scores of each input, in order, with the questions in order. Those of the first
-        :data:`N_MASSES` inputs have an allowed probability, if the library can compute it.
-    """
-    session: Session = model.session
-    supports = session.binding.supports
-    can_have_mass = supports("score_endings") and supports("prepare_choices")
-
-    def ready(place: int, given: Any) -> Task[Any]:
-        allowed_probability = can_have_mass and place < N_MASSES
-        asking = asking_of(
-            session,
-            given,
-            questions,
-            how,
-            joint=whole,
-            allowed_probability=allowed_probability,
-            stream=stream,
-            hidden=hidden,
-        )
-        return Task(session, score_run(session, asking.args), read=asking.scores)
-
-    def start(numbered: tuple[int, Any]) -> _GuardedTask:
-        place, given = numbered
-        return _GuardedTask(partial(ready, place, given), partial(failed, place))
-
-    ready(0, "a test")  # if the questions are invalid, fail here and not for each input
-    return run_many(
-        enumerate(inputs),
-        start,
-        at_once=session.decisions_at_once(None),
-        total=length_of(inputs),
-        progress=progress,
-        return_exceptions=False,
-    )
-
-
-def check_model(model: Any) -> None:
-    """Raise InvalidArgumentError if `model` is not an open model."""
-    if isinstance(model, type) or not hasattr(model, "describe"):
-        raise wrong("model", "an open Model", model)
+def shared_beginning(prompts: Sequence[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Return the common first tokens of all prompts, and the remaining tokens of each prompt."""
+    common = commonprefix(prompts)
+    if not common:
+        raise InvalidArgumentError("the prompts of all questions must begin with the same token")
+    return list(common), [tokens[len(common) :] for tokens in prompts]
 
 
 def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> Run[ScoreResult]:
@@ -416,38 +303,14 @@ def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> 
     def steps(run: Run[Any]) -> Generator[ScoreResult, None, None]:
         yield Scoring(run, args).result()
 
-    check_scores(session.binding, args)
     at_most = session.decisions_at_once(at_once)
     return session.new_run(steps, slot_id=args.slot_id, at_most=at_most)
 
 
-class _GuardedTask:
-    """Run a task, and call `failed` if its input cannot be used."""
-
-    def __init__(self, start: Callable[[], Task[Any]], failed: Callable[[ElizaError], Any]) -> None:
-        self._failed = failed
-        self._task: Task[Any] | None = None
-        with self._catching():
-            self._task = start()
-
-    def run(self) -> Any:
-        with self._catching():
-            if self._task is not None:
-                self._found = self._task.run()
-        return self._found
-
-    def cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    @contextmanager
-    def _catching(self) -> Iterator[None]:
-        try:
-            yield
-        except ElizaError as error:
-            if not is_of_row(error):
-                raise
-            self._found = self._failed(error)
+def check_model(model: Any) -> None:
+    """Raise InvalidArgumentError if `model` is not an open model."""
+    if isinstance(model, type) or not hasattr(model, "describe"):
+        raise wrong("model", "an open Model", model)
 
 
 def is_of_row(error: Exception) -> bool:
@@ -471,27 +334,6 @@ def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
     rotations = range(1 if isinstance(question, Score) else len(given))
     every = (way[k:] + way[:k] for k in rotations for way in ways)
     return list(itertools.islice(dict.fromkeys(itertools.islice(every, 2 * n)), n))
-
-
-def prompt_texts(
-    session: Session,
-    given: Any,
-    questions: Sequence[AskedQuestion],
-    how: PromptSettings,
-    *,
-    joint: bool = False,
-) -> list[str]:
-    """Return the text of the prompts, including control tokens, for inspection.
-
-    Raises the exceptions of :func:`asking_of`.
-    """
-    args = asking_of(session, given, questions, how, joint=joint).args
-    return [
-        session.detokenize([*prompt.generation.prompt_tokens, *tokens], unparse_special=True)
-        for prompt in args.prompts
-        if prompt.is_counted
-        for tokens in ([ending.tokens for ending in prompt.endings] or [()])
-    ]
 
 
 def _is_searched(question: AskedQuestion, how: PromptSettings) -> bool:

@@ -17,7 +17,7 @@ from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from ..session.scoring import ScoreResult
 from ..session.task import Task
 from ..terminal import counted
-from .asking import Asking, orders_of, score_run
+from .asking import QuestionPlan, orders_of, score_run
 from .examples import UNTOLD, named_questions, read_examples
 from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
 from .models.model_asking import decision_model_of
@@ -154,7 +154,8 @@ def _chat_mass(session: Session) -> float:
     for text, instructions, options in PROBES:
         question = Choice(instructions, options)
         settings = PromptSettings(order="question-first")
-        asking = Asking(session, text, [question], settings, allowed_probability=True)
+        plan = QuestionPlan(session, [question], settings)
+        asking = plan.about(session, text, allowed_probability=True)
         task: Task[ScoreResult] = Task(session, score_run(session, asking.args))
         result = task.run()
         masses.append(result.scores[0].allowed_probability or 0.0)

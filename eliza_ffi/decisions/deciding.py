@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from .._lazy import once_for_each
+from .._lazy import Recent, once_for_each
 from ..checks import check_flag, check_number, check_one_of, check_whole
-from ..errors import InvalidArgumentError
+from ..errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
 from ..library.protocol import Ranking
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
@@ -28,22 +28,28 @@ from .answers import (
     expand,
     ranked_answer,
 )
-from .asking import EVERY_ORDER, asking_of, orders_of, score_run
-from .auto_prompts import settings_of_prompts
+from .asking import EVERY_ORDER, QuestionPlan, orders_of, score_run
+from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from .fingerprint import fingerprint_of
 from .learning.calibration import Calibration, as_calibration, rule_of, wording_hash
-from .learning.stopping import AT_ONCE, first_enough, has_enough_orders
+from .learning.input_prior import with_input_prior
+from .learning.stopping import AT_ONCE, has_margin
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
+from .prompts import ask
 from .questions import Choice, Question
 from .scoring import Array, QuestionScores, Rule
 from .think_budget import ThinkBudget, certainty
+from .wire import as_questions
 
 if TYPE_CHECKING:
     from ..session.session import Session
 
 METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
 """Keywords of the methods themselves, to suggest if one is misspelt."""
+
+MOST_PLANS = 64
+"""The number of plans that a session keeps."""
 
 _fingerprint_of = once_for_each(fingerprint_of)
 
@@ -77,11 +83,6 @@ class Settings:
     think_below: float = 1.0
     think_share: float = 1.0
     budget: ThinkBudget = field(default_factory=ThinkBudget, compare=False)
-
-    @property
-    def thinks_sometimes(self) -> bool:
-        """Whether only some decisions reason."""
-        return bool(self.think) and (self.think_below, self.think_share) != (1.0, 1.0)
 
     def thinks_after(self, decision: Decision) -> bool:
         """Count a decision without reasoning, and return whether the model should reason."""
@@ -230,151 +231,134 @@ def settings_for(
 
 
 class DecisionPlan:
-    """The scoring request of a decision, which converts its result to answers.
+    """Questions and the settings of their decisions, prepared for any input.
 
-    Parameters
-    ----------
-    part
-        Which orders of the options to ask about.
-
-    Attributes
-    ----------
-    args : ScoreArgs
-        The request for :class:`~eliza_ffi.session.scoring.Scoring`.
+    Raises
+    ------
+    InvalidArgumentError
+        If a question does not fit the settings.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        given: Any,
-        questions: Sequence[Question],
-        settings: Settings,
-        part: slice = EVERY_ORDER,
-    ) -> None:
-        self._begin = time.perf_counter()
-        self._questions = questions
-        self._settings = settings
+    def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
+        self.questions, self.settings = questions, settings
         self._expanded = [expand(question) for question in questions]
-        every = [each for expanded in self._expanded for each in expanded]
-        calibration = settings.calibration
-        self._asking = asking_of(
-            session,
-            given,
-            every,
-            settings.how,
-            joint=settings.needs_joint,
-            allowed_probability=settings.allowed_probability,
-            stream=settings.stream,
-            may_search=settings.may_search,
-            hidden=None if calibration is None else calibration.wanted_hidden,
-            part=part,
-        )
-        self.args = self._asking.args
+        self.every = [each for expanded in self._expanded for each in expanded]
+        self._stages: dict[int, QuestionPlan] = {}
+        self.stage(session, 0)
 
-    def scores(self, result: ScoreResult) -> tuple[QuestionScores | Ranking, ...]:
-        """Return the scores of each question with one answer."""
-        return self._asking.scores(result)
+    @property
+    def questions_text(self) -> str:
+        """The text of all questions."""
+        return "\n\n".join(ask(each).text for each in self.every)
 
-    def decision(
-        self, result: ScoreResult, scores: Sequence[QuestionScores | Ranking] | None = None
-    ) -> Decision:
-        """Convert the scores to answers: those of the result, or else other ones."""
-        settings = self._settings
-        parts = iter(self._parts(self.scores(result) if scores is None else scores))
-        answers = [
-            collect(question, [next(parts) for _ in expanded])
-            for question, expanded in zip(self._questions, self._expanded, strict=True)
-        ]
+    def stage(self, session: Session, begin: int) -> QuestionPlan:
+        """Return the plan for the orders from `begin` on: :data:`AT_ONCE` if they may end early."""
+        settings, calibration = self.settings, self.settings.calibration
+        stops_early = calibration is not None and calibration.stops_early
+        if begin not in self._stages:
+            self._stages[begin] = QuestionPlan(
+                session,
+                self.every,
+                settings.how,
+                joint=settings.needs_joint,
+                stream=settings.stream,
+                may_search=settings.may_search,
+                hidden=None if calibration is None else calibration.wanted_hidden,
+                part=slice(begin, begin + AT_ONCE) if stops_early else EVERY_ORDER,
+            )
+        return self._stages[begin]
+
+    def runs(
+        self, session: Session, given: Any, at_once: int | None = None, *, with_mass: bool = False
+    ) -> Generator[Run[ScoreResult], ScoreResult, tuple[Decision, list[float | None]]]:
+        """Yield the runs of a decision, whose results are sent.
+
+        There is one run, or one for each :data:`AT_ONCE` orders until all questions have enough.
+        `at_once` is as for :func:`~eliza_ffi.decisions.asking.score_run`. Returns the decision, and
+        the allowed probability of each question, which `with_mass` requests.
+        """
+        start = time.perf_counter()
+        with_mass = with_mass or self.settings.allowed_probability
+        total: ScoreResult | None = None
+        found: list[Any] = []
+        read: list[Any] = [None] * len(self.every)
+        logs: list[Array | None] = [None] * len(self.every)
+        for begin in itertools.count(0, AT_ONCE):
+            asking = self.stage(session, begin).about(session, given, allowed_probability=with_mass)
+            result = yield score_run(session, asking.args, at_once)
+            new = asking.scores(result)
+            found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
+            total = result if total is None else _sum(total, result)
+            for place, scores in enumerate(found):
+                # A question that ended earlier keeps its answer while the others go on.
+                if read[place] is None:
+                    logs[place], is_over = self._read(place, scores)
+                    read[place] = scores if is_over else None
+            if None not in read:
+                break
+        assert total is not None
         usage = DecisionUsage(
-            input_tokens=result.prompt_tokens,
-            cached_tokens=result.cached_tokens,
-            forward_passes=result.forward_passes,
-            seconds=time.perf_counter() - self._begin,
+            input_tokens=total.prompt_tokens,
+            cached_tokens=total.cached_tokens,
+            forward_passes=total.forward_passes,
+            seconds=time.perf_counter() - start,
         )
-        return Decision(tuple(answers), usage, settings.calibration is not None)
+        singles = iter(map(self._answer, range(len(read)), read, logs))
+        answers = [
+            collect(question, list(itertools.islice(singles, len(expanded))))
+            for question, expanded in zip(self.questions, self._expanded, strict=True)
+        ]
+        decision = Decision(tuple(answers), usage, self.settings.calibration is not None)
+        return decision, [getattr(scores, "allowed_probability", None) for scores in read]
 
-    def _parts(self, scores: Sequence[QuestionScores | Ranking]) -> Iterator[SingleAnswer]:
-        """Yield the answers to the questions with one answer each."""
-        settings, min_probability = self._settings, self._settings.min_probability
-        every = itertools.chain.from_iterable(self._expanded)
-        for place, (each, found) in enumerate(zip(every, scores, strict=True)):
-            if isinstance(found, Ranking):
-                assert isinstance(each, Choice)
-                yield ranked_answer(each, found, min_probability)
-                continue
-            if settings.calibration is None:
-                logs = found.log_probabilities(settings.scoring)
-            else:
-                logs = settings.calibration.apply(place, found)
-            p = np.exp(logs)
-            answer: SingleAnswer
-            if isinstance(each, Choice) and each.has_many_options:
-                answer = ranked_answer(each, ranking_of(logs, each.top), min_probability)
-            else:
-                answer = answer_of(each, p.tolist(), found.allowed_probability, min_probability)
-            yield self._certified(place, answer, p)
+    def _read(self, place: int, scores: QuestionScores | Ranking) -> tuple[Array | None, bool]:
+        """Return the log-probabilities of a question's options, and whether they are final."""
+        if isinstance(scores, Ranking):
+            return None, True
+        calibration = self.settings.calibration
+        if calibration is None:
+            return scores.log_probabilities(self.settings.scoring), True
+        fitted = calibration.questions[place]
+        logs = fitted.apply(scores, calibration.rule)
+        n_orders = len(orders_of(fitted.asked, calibration.orders)) if fitted.scores_options else 0
+        return logs, len(scores.orders) == n_orders or has_margin(fitted, logs)
 
-    def _certified(self, place: int, answer: SingleAnswer, p: Array) -> SingleAnswer:
-        """Add to an answer what the calibration knows about its risk."""
-        calibration = self._settings.calibration
+    def _answer(
+        self, place: int, scores: QuestionScores | Ranking, logs: Array | None
+    ) -> SingleAnswer:
+        """Return the answer to a question with one answer."""
+        settings, question = self.settings, self.every[place]
+        if logs is None:
+            assert isinstance(question, Choice) and isinstance(scores, Ranking)
+            return ranked_answer(question, scores, settings.min_probability)
+        certificate = self._certificate(place, logs)
+        if isinstance(question, Choice) and question.has_many_options:
+            ranking = ranking_of(logs, question.top)
+            return ranked_answer(question, ranking, settings.min_probability, **certificate)
+        assert isinstance(scores, QuestionScores)
+        mass = scores.allowed_probability if settings.allowed_probability else None
+        p = np.exp(logs).tolist()
+        return answer_of(question, p, mass, settings.min_probability, **certificate)
+
+    def _certificate(self, place: int, logs: Array) -> dict[str, Any]:
+        """Return what the calibration knows about the risk of an answer, as fields of it."""
+        calibration = self.settings.calibration
         fitted = None if calibration is None else calibration.questions[place]
         if fitted is None or fitted.threshold is None or fitted.sets is None:
-            return answer
+            return {}
+        p = np.exp(logs)
         least = fitted.threshold.threshold
-        is_certified = least is not None and float(p.max()) >= least
-        abstained = answer.abstained or (self._settings.abstain == "risk" and not is_certified)
-        values = fitted.values
+        certified = least is not None and float(p.max()) >= least
         (places,) = fitted.sets_of(p[None])
-        return replace(
-            answer,
-            abstained=abstained,
-            certified=is_certified,
-            set=tuple(values[i] for i in places),
-        )
+        return {
+            "abstained": self.settings.abstain == "risk" and not certified,
+            "certified": certified,
+            "set": tuple(fitted.values[i] for i in places),
+        }
 
-
-def decision_runs(
-    session: Session,
-    given: Any,
-    questions: Sequence[Question],
-    settings: Settings,
-    at_once: int | None = None,
-) -> Generator[Run[ScoreResult], ScoreResult, Decision]:
-    """Yield the runs of a decision, whose results are sent, and return the decision.
-
-    There is one run, or one for each :data:`AT_ONCE` orders until all questions have enough.
-    `at_once` is as for :func:`~eliza_ffi.decisions.asking.score_run`.
-    """
-    calibration = settings.calibration
-    if calibration is None or not calibration.stops_early:
-        plan = DecisionPlan(session, given, questions, settings)
-        return plan.decision((yield score_run(session, plan.args, at_once)))
-    found: list[Any] = []
-    read: list[QuestionScores] = []
-    first: DecisionPlan | None = None
-    total: ScoreResult | None = None
-    n_orders = [
-        len(orders_of(each.asked, calibration.orders)) if each.scores_options else 0
-        for each in calibration.questions
-    ]
-    for begin in range(0, max(n_orders), AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
-        plan = DecisionPlan(session, given, questions, settings, part)
-        first = first or plan
-        result = yield score_run(session, plan.args, at_once)
-        new = plan.scores(result)
-        found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
-        total = result if total is None else _sum(total, result)
-        pairs = zip(calibration.questions, found, strict=True)
-        # A question that ended earlier keeps its answer while the others go on.
-        read = [first_enough(fitted, scores, calibration.rule) for fitted, scores in pairs]
-        if all(
-            len(each.orders) == n or has_enough_orders(fitted, each, calibration.rule)
-            for fitted, each, n in zip(calibration.questions, read, n_orders, strict=True)
-        ):
-            break
-    assert first is not None and total is not None
-    return first.decision(total, read)
+    def texts(self, session: Session, given: Any) -> list[str]:
+        """Return the texts of the prompts, one for each question and order."""
+        return QuestionPlan(session, self.every, self.settings.how).texts(session, given)
 
 
 def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:
@@ -385,3 +369,70 @@ def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:
         cached_tokens=a.cached_tokens + b.cached_tokens,
         forward_passes=-1 if b.forward_passes < 0 else a.forward_passes + b.forward_passes,
     )
+
+
+def plan_of(
+    model: Any,
+    questions: Any,
+    given: Mapping[str, Any],
+    method: str = "decide",
+    inputs: Iterable[Any] | None = None,
+) -> DecisionPlan:
+    """Return the plan of a decision, which is kept for the next one with equal arguments.
+
+    Parameters
+    ----------
+    questions
+        In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
+    given
+        The keyword arguments of `method`, as in :class:`DecideSettings`.
+    inputs
+        The inputs if the questions are asked about several, otherwise None.
+    """
+    session: Session = model.session
+    asked = as_questions(questions)
+
+    def make() -> DecisionPlan:
+        own = with_input_prior(model, asked, inputs, given)
+        sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
+        settings = settings_for(session, asked, own, method=method, inputs=sample)
+        return DecisionPlan(session, asked, settings)
+
+    key = None if inputs is not None else _key(session, asked, given)
+    return make() if key is None else _known_plans(session).get((method, *key), make)
+
+
+def _key(
+    session: Session, asked: tuple[Question, ...], given: Mapping[str, Any]
+) -> tuple[Hashable, ...] | None:
+    """Return what a plan depends on; None if it depends on files, or cannot be compared."""
+    depends_on_file = isinstance(given.get("calibration"), str | os.PathLike)
+    is_plain = given.get("prior") in (None, "auto", "options", "none")
+    if depends_on_file or not is_plain or given.get("examples") is not None:
+        return None
+    if decision_model_of(session) is not None:  # it also depends on the sources of the questions
+        return None
+    # The plan holds its calibration, so no other one has the same id. True differs from 1.
+    values = [id(value) if isinstance(value, Calibration) else value for value in given.values()]
+    second = int(time.time()) if _reads_clock(session) else None
+    key = (asked, second, *given, *map(type, given.values()), *values)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+@once_for_each
+def _known_plans(session: Session) -> Recent[DecisionPlan]:
+    return Recent(MOST_PLANS)
+
+
+@once_for_each
+def _reads_clock(session: Session) -> bool:
+    """Return whether the chat template writes the time."""
+    try:
+        source = session.chat().template.source
+    except (ChatTemplateError, NotSupportedError):
+        return False
+    return "strftime_now" in source or "datetime" in source

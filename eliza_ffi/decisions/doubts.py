@@ -8,19 +8,21 @@ one.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from .answers import Decision, MultiLabelAnswer, name_of
-from .asking import N_MASSES
-from .questions import Choice, Question
+from .questions import Choice
 
 if TYPE_CHECKING:
     from ..session.session import Session
-    from .deciding import Settings
+    from .deciding import DecisionPlan
+
+N_MASSES = 20
+"""How many inputs of a batch show whether the prompt works, by their allowed probability."""
 
 LEAST_ROWS = 20
 """With fewer answers, no share is conspicuous."""
@@ -70,37 +72,31 @@ def reason_to_doubt_accuracy(name: str, accuracy: float, majority: float) -> lis
 
 
 class Doubts:
-    """Collect the answers to the same questions about many inputs."""
+    """Collect the answers to the same questions about many inputs. Thread-safe."""
 
-    def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
-        self._wants_mass = settings.allowed_probability
-        # With it, all options of a question would be scored instead of searched.
-        searches = any(isinstance(each, Choice) and each.has_many_options for each in questions)
-        supports = session.binding.supports
-        has_functions = supports("score_endings") and supports("prepare_choices")
-        self._can_have_mass = has_functions and not searches
+    def __init__(self, session: Session, plan: DecisionPlan) -> None:
+        # With a mass, all options of a question would be scored instead of searched.
+        searches = any(
+            isinstance(each, Choice) and each.has_many_options for each in plan.questions
+        )
+        self._n_masses = N_MASSES if can_have_mass(session) and not searches else 0
+        self._lock = threading.Lock()
         self._answers: dict[str, Counter[Any]] = {}
         self._masses: dict[str, list[float]] = {}
 
-    def settings_of(self, index: int, settings: Settings) -> Settings:
-        """Return the settings for an input: the first ones get allowed probabilities, too."""
-        has_mass = self._wants_mass or (self._can_have_mass and index < N_MASSES)
-        return replace(settings, allowed_probability=has_mass)
+    def wants_mass(self) -> bool:
+        """Return whether the next input needs allowed probabilities; the first ones do."""
+        with self._lock:
+            self._n_masses -= 1
+            return self._n_masses >= 0
 
-    def seen(self, decision: Any) -> Any:
-        """Count the answers of a decision, and return it as the caller wants it.
-
-        Anything else, such as an exception, is returned unchanged.
-        """
-        if not isinstance(decision, Decision):
-            return decision
-        for name, answer in single_answers(decision):
-            self._answers.setdefault(name, Counter())[most_probable(answer)] += 1
-            if answer.allowed_probability is not None:
-                self._masses.setdefault(name, []).append(answer.allowed_probability)
-        if self._wants_mass:
-            return decision
-        return replace(decision, answers=tuple(map(_without_mass, decision.answers)))
+    def add(self, decision: Decision, masses: Sequence[float | None]) -> None:
+        """Count the answers of a decision, and the allowed probabilities of its questions."""
+        with self._lock:
+            for (name, answer), mass in zip(single_answers(decision), masses, strict=True):
+                self._answers.setdefault(name, Counter())[most_probable(answer)] += 1
+                if mass is not None:
+                    self._masses.setdefault(name, []).append(mass)
 
     def reasons(self) -> list[str]:
         """Return what suggests that a prompt does not work."""
@@ -111,11 +107,10 @@ class Doubts:
         ]
 
 
-def _without_mass(answer: Any) -> Any:
-    if isinstance(answer, MultiLabelAnswer):
-        parts = tuple((label, _without_mass(each)) for label, each in answer.answers)
-        return replace(answer, answers=parts)
-    return replace(answer, allowed_probability=None)
+def can_have_mass(session: Session) -> bool:
+    """Return whether the library can compute allowed probabilities."""
+    supports = session.binding.supports
+    return supports("score_endings") and supports("prepare_choices")
 
 
 def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:

@@ -7,17 +7,19 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_several, found, wrong
-from ..errors import ContextFullError, ElizaError, InvalidArgumentError
+from ..errors import ContextFullError, InvalidArgumentError
+from ..session.batches import OnError, run_many
+from ..session.task import Task
 from ..terminal import counted
 from .answers import name_of
-from .asking import WantedHidden, ask_many
+from .asking import QuestionPlan, WantedHidden, is_of_row, score_run
+from .doubts import N_MASSES, can_have_mass
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptSettings
 from .prompts import AskedQuestion, input_text
@@ -167,29 +169,33 @@ def ask_examples(
         Which questions were asked about which inputs: `wanted` without the skipped inputs.
     """
 
-    def failed(rows: Sequence[int], index: int, error: ElizaError) -> str:
-        row, why = rows[index], str(error)
-        kind = ContextFullError if isinstance(error, ContextFullError) else InvalidArgumentError
-        if kind is ContextFullError:
-            why = f"an input of {len(input_text(inputs[row])):,} characters: {why}"
-        if on_skip is None:
-            raise kind(f"{called} {row}: {why}") from error
-        return why
-
     groups: dict[tuple[int, ...], list[int]] = {}  # the inputs of each set of questions
     for row in np.flatnonzero(wanted.any(axis=1)).tolist():
         groups.setdefault(tuple(np.flatnonzero(wanted[row]).tolist()), []).append(row)
     total = sum(map(len, groups.values()))
     answers: dict[int, Any] = {}  # for each input, the reason to skip it or its scores by question
     for group, rows in groups.items():
+
+        def failed(place: int, error: Exception, rows: Sequence[int] = rows) -> str:
+            if not is_of_row(error):
+                raise error
+            row, why = rows[place], str(error)
+            is_long = isinstance(error, ContextFullError)
+            if is_long:
+                why = f"an input of {len(input_text(inputs[row])):,} characters: {why}"
+            if on_skip is None:
+                kind = ContextFullError if is_long else InvalidArgumentError
+                raise kind(f"{called} {row}: {why}") from error
+            return why
+
         answered = ask_many(
             model,
             [inputs[row] for row in rows],
             [questions[i] for i in group],
             how,
             whole=whole,
+            on_error=failed,
             progress=_after(len(answers), total, progress),
-            failed=partial(failed, rows),
             stream=stream,
             hidden=hidden and hidden.of(group),
         )
@@ -210,6 +216,42 @@ def ask_examples(
         for i in range(len(questions))
     ]
     return scores, asked
+
+
+def ask_many(
+    model: Any,
+    inputs: Sequence[Any],
+    questions: Sequence[AskedQuestion],
+    how: PromptSettings,
+    *,
+    whole: bool,
+    on_error: OnError,
+    progress: Progress | None,
+    stream: Mapping[str, Any] | None,
+    hidden: WantedHidden | None,
+) -> list[Any]:
+    """Return the scores of the questions for each input, or what `on_error` returns for it.
+
+    The first :data:`N_MASSES` inputs have allowed probabilities, if the library can compute them.
+    """
+    session = model.session
+    has_mass = can_have_mass(session)
+    plan = QuestionPlan(session, questions, how, joint=whole, stream=stream, hidden=hidden)
+    plan.about(session, "a test")  # if the questions are invalid, fail here and not for each input
+
+    def task(numbered: tuple[int, Any]) -> Task[Any]:
+        place, given = numbered
+        asking = plan.about(session, given, allowed_probability=has_mass and place < N_MASSES)
+        return Task(session, score_run(session, asking.args), read=asking.scores)
+
+    return run_many(
+        enumerate(inputs),
+        task,
+        at_once=session.decisions_at_once(None),
+        total=len(inputs),
+        progress=progress,
+        on_error=on_error,
+    )
 
 
 def _after(before: int, total: int, progress: Progress | None) -> Progress | None:

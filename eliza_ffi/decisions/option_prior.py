@@ -17,15 +17,12 @@ inputs.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._lazy import once_for_each
+from .._lazy import Recent, once_for_each
 from .prompts import RenderedQuestion
 from .scoring import Array, OptionScores, Rule, log_mean, log_softmax
 
@@ -65,49 +62,25 @@ LEAST_LOG_PRIOR = -30.0
 """The lower bound of a prior's logarithm, so that no option is multiplied by infinity."""
 
 
-def inputs_for(asked: RenderedQuestion) -> list[str]:
-    """Return the inputs of a question's prior, one group after the other."""
-    return [*CONTENT_FREE, *EVERYDAY, *(option.meaning for option in asked.options)]
+class OptionPrior:
+    """The prior of a question. The first request that needs it sets its `scores`."""
 
-
-@dataclass(frozen=True, eq=False)
-class OptionPriorScores:
-    """Hold the scores of a question's options for the inputs of :func:`inputs_for`."""
-
-    scores: Sequence[OptionScores]
+    def __init__(self, asked: RenderedQuestion) -> None:
+        self.inputs = [*CONTENT_FREE, *EVERYDAY, *(option.meaning for option in asked.options)]
+        self.scores: Sequence[OptionScores] = ()
+        self._by_rule: dict[Rule, Array] = {}
 
     def log_probabilities(self, rule: Rule) -> Array:
         """Return the logarithm of the prior, shape [n_options]."""
-        logs = [log_softmax(each.of(rule)) for each in self.scores]
-        ends = (len(CONTENT_FREE), len(CONTENT_FREE) + len(EVERYDAY))
-        groups = np.split(np.array(logs), ends)
-        bounded: Array = np.maximum(log_mean([log_mean(each) for each in groups]), LEAST_LOG_PRIOR)
-        return bounded
+        if rule not in self._by_rule:
+            logs = np.array([log_softmax(each.of(rule)) for each in self.scores])
+            ends = (len(CONTENT_FREE), len(CONTENT_FREE) + len(EVERYDAY))
+            log_p = log_mean([log_mean(each) for each in np.split(logs, ends)])
+            self._by_rule[rule] = np.maximum(log_p, LEAST_LOG_PRIOR)
+        return self._by_rule[rule]
 
 
-class KnownPriors:
-    """The priors that a session has computed, the least recently used first. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[Any, OptionPriorScores] = OrderedDict()
-        self._lock = threading.Lock()
-
-    @staticmethod
-    @once_for_each
-    def of(session: Session) -> KnownPriors:
-        """Return the priors of a session."""
-        return KnownPriors()
-
-    def get(self, key: Any) -> OptionPriorScores | None:
-        """Return a prior; None if it is unknown."""
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-            return self._known.get(key)
-
-    def put(self, key: Any, prior: OptionPriorScores) -> None:
-        """Keep a prior."""
-        with self._lock:
-            self._known[key] = prior
-            while len(self._known) > MOST_KNOWN:
-                self._known.popitem(last=False)
+@once_for_each
+def known_priors(session: Session) -> Recent[OptionPrior]:
+    """Return the priors of a session."""
+    return Recent(MOST_KNOWN)

@@ -7,20 +7,23 @@ it. All other text is tokenized as plain text, so that no input can end a turn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
-from ..chat.prompt import Prompt
-from ..choices.label_set import LabelSet
+import numpy as np
+
+from ..chat.prompt import Prompt, split_trailing_spaces
+from ..choices.label_set import LabelSet, tokenize_choice
 from ..choices.prepared_labels import ChoiceTokens
-from ..library.protocol import Tokens
+from ..errors import InvalidArgumentError
 from ..session.requests import continued_by, prompt_tokens
-from .common_prefix import length_shared
-from .layout import Frame, frame
+from .layout import frame
 from .prompt_settings import PromptSettings
 from .prompts import RenderedQuestion
 from .questions import Choice
+from .scoring import Array
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -36,84 +39,122 @@ THINKING_OFF = {"enable_thinking": False, "thinking": False}
 class QuestionTokens:
     """The tokens of a question's prompt, and the labels that follow them.
 
-    If `k` is not None, the k most probable labels are searched instead of scoring all. `lead` has
-    the spaces that each label begins with, because they have no tokens in the prompt.
+    `lead` has the spaces that each label begins with, because they have no tokens in the prompt.
     """
 
-    tokens: Tokens
+    tokens: list[int]
     labels: ChoiceTokens
-    k: int | None = None
-    lead: str = ""
+    lead: str
+
+
+class QuestionPrompt:
+    """The prompt of a question in one order of its options, prepared for any input.
+
+    `place` has the place of each option in the prompt. If `k` is not None, the k most probable
+    labels are searched instead of scoring all.
+    """
+
+    def __init__(self, session: Session, asked: RenderedQuestion, how: PromptSettings) -> None:
+        self.asked, self._how, self.k = asked, how, None
+        is_given = asked.order == tuple(range(len(asked.order)))
+        self.place: Any = slice(None) if is_given else np.argsort(asked.order)
+        self._lengths: dict[str, tuple[Array, Array]] = {}
+        if asked.options:
+            texts = [option.label for option in asked.options]
+            self._labels: LabelSet[Any] = LabelSet(texts, texts)
+        else:
+            assert isinstance(asked.question, Choice)
+            self._labels, self.k = asked.question.label_set, asked.question.top
+        self._read: Callable[[str], list[int]] | None = None
+        if how.prompt is None:
+            self._frame = frame(asked, how.format, how.order, how.shots_of(asked.question))
+            roles = [*(role for role, _ in self._frame.turns), "user"]
+            is_plain = how.format == "plain"
+            self._around = ["", ""] if is_plain else session.chat().around(roles, **THINKING_OFF)
+            if self._around is not None:
+                self._prepare(session, self._around[-1])
+
+    def _prepare(self, session: Session, end: str) -> None:
+        """Tokenize what does not depend on the input."""
+        whole = Prompt().text("x" + self._frame.after).template(end)
+        shorter: Any
+        shorter, self._lead = split_trailing_spaces(whole)
+        try:
+            session.choices.tokens_of(self._labels, self._lead)
+        except InvalidArgumentError:  # no space can be before one of the labels
+            shorter, self._lead = whole, ""
+        (after, _), *rest = shorter.parts
+
+        def ended(before: str) -> Prompt:
+            return Prompt(((before + after[1:], False), *rest))
+
+        begin, before = self._turns(), self._frame.before
+        self._read = session.prepared(lambda text: begin + ended(before + text))
+        self.read_near = session.prepared(ended)
+
+    @property
+    def beginning(self) -> Any:
+        """What is before the input; None if this depends on the input."""
+        return self._read and (self._frame.turns, self._frame.before)
+
+    def _turns(self) -> Prompt:
+        """Return the prompt before the last message."""
+        assert self._around is not None
+        prompt = Prompt().template(self._around[0])
+        for (_, content), template in zip(self._frame.turns, self._around[1:-1], strict=True):
+            prompt = prompt.text(content).template(template)
+        return prompt
+
+    def tokens(self, session: Session, given: str) -> QuestionTokens:
+        """Return the tokens of the prompt for the text of an input."""
+        text = given.strip()
+        if self._read is not None and text:
+            return self.with_labels(session, self._read(text))
+        prompt: Any
+        if self._how.prompt is not None:
+            prompt = self._how.prompt(given, self.asked)
+        elif self._around is None:  # the template changes contents, so it must render these
+            turns = [*self._frame.turns, ("user", self._frame.with_input(text))]
+            prompt = [{"role": role, "content": content} for role, content in turns]
+        else:
+            prompt = self._turns().text(self._frame.with_input(text)).template(self._around[-1])
+        labels, before, lead = continued_by(session, self._labels, prompt, **THINKING_OFF)
+        return QuestionTokens(list(prompt_tokens(session, before)), labels, lead)
+
+    def with_labels(self, session: Session, tokens: list[int]) -> QuestionTokens:
+        """Return the tokens of a prompt with the labels after it."""
+        labels = session.choices.tokens_of(self._labels, self._lead)
+        return QuestionTokens(tokens, labels, self._lead)
+
+    def lengths(self, session: Session, lead: str) -> tuple[Array, Array]:
+        """Return the number of tokens of each label, and of bytes in UTF-8."""
+        if lead not in self._lengths:
+            labels = [option.label for option in self.asked.options]
+            tokenize, detokenize = session.tokenize, session.detokenize
+            tokens = [tokenize_choice(lead + each, tokenize, detokenize) for each in labels]
+            n_bytes = [len(each.encode()) for each in labels]
+            self._lengths[lead] = (
+                np.array(list(map(len, tokens)), dtype=np.float64),
+                np.array(n_bytes, dtype=np.float64),
+            )
+        return self._lengths[lead]
 
 
 def tokens_of_prompts(
-    session: Session, inputs: Sequence[str], every: Sequence[RenderedQuestion], how: PromptSettings
+    session: Session, text: str, prompts: Sequence[QuestionPrompt]
 ) -> list[QuestionTokens]:
-    """Return the tokens of the prompts: for each input, those of each question."""
-    if how.prompt is not None:
-        written = [(asked, how.prompt(text, asked)) for text in inputs for asked in every]
-        return [_tokens(session, asked, prompt) for asked, prompt in written]
-    frames = [frame(asked, how.format, how.order, how.shots_of(asked.question)) for asked in every]
-    around = {each.roles: _template_around(session, how, each) for each in frames}
-    if len(inputs) == 1 and len(every) > 1 and _may_join(inputs[0], frames):
-        template = around[frames[0].roles]
-        if template is not None:
-            joined = _joined(session, inputs[0].strip(), every, frames, template)
+    """Return the tokens of the prompts of questions about an input."""
+    if len(prompts) > 1 and len(text) > 2 * NEAR:
+        first = prompts[0].beginning
+        if first is not None and all(each.beginning == first for each in prompts):
+            joined = _joined(session, text.strip(), prompts)
             if joined is not None:
                 return joined
-    return [
-        _tokens(session, asked, _prompt(each, text.strip(), around[each.roles]))
-        for text in inputs
-        for asked, each in zip(every, frames, strict=True)
-    ]
-
-
-def _tokens(session: Session, asked: RenderedQuestion, prompt: Any) -> QuestionTokens:
-    labels, k = _labels(asked)
-    tokens, before, lead = continued_by(session, labels, prompt, **THINKING_OFF)
-    return QuestionTokens(prompt_tokens(session, before), tokens, k, lead)
-
-
-def _labels(asked: RenderedQuestion) -> tuple[LabelSet[Any], int | None]:
-    """Return the labels after a question's prompt, and how many of them to search."""
-    if asked.options:
-        texts = [option.label for option in asked.options]
-        return LabelSet(texts, texts), None
-    assert isinstance(asked.question, Choice)
-    return asked.question.label_set, asked.question.top
-
-
-def _template_around(session: Session, how: PromptSettings, each: Frame) -> list[str] | None:
-    """Return the template text around the contents of all messages; None if it is unknown."""
-    if how.format == "plain":
-        return ["", ""]
-    return session.chat().around([*each.roles, "user"], **THINKING_OFF)
-
-
-def _prompt(each: Frame, text: str, around: list[str] | None) -> Any:
-    """Return the prompt of an input, as text or as messages."""
-    turns = [*each.turns, ("user", each.with_input(text))]
-    if around is None:  # the template changes contents, so it must render these
-        return [{"role": role, "content": content} for role, content in turns]
-    prompt = Prompt().template(around[0])
-    for (_, content), template in zip(turns, around[1:], strict=True):
-        prompt = prompt.text(content).template(template)
-    return prompt
-
-
-def _may_join(text: str, frames: Sequence[Frame]) -> bool:
-    """Return whether long inputs are worth tokenizing only once, and come before the questions."""
-    first = frames[0]
-    is_same = all((each.turns, each.before) == (first.turns, first.before) for each in frames)
-    return is_same and len(text) > 2 * NEAR
+    return [each.tokens(session, text) for each in prompts]
 
 
 def _joined(
-    session: Session,
-    text: str,
-    every: Sequence[RenderedQuestion],
-    frames: Sequence[Frame],
-    around: list[str],
+    session: Session, text: str, prompts: Sequence[QuestionPrompt]
 ) -> list[QuestionTokens] | None:
     """Return the tokens of prompts with a long input first; None if they cannot be joined.
 
@@ -121,15 +162,12 @@ def _joined(
     decides whether they are one token. Therefore each question is tokenized together with the end
     of the input. The result is joined to the tokens of the whole input where both agree.
     """
-    first = _tokens(session, every[0], _prompt(frames[0], text, around))
-    near = [
-        _tokens(session, asked, Prompt().text(text[-NEAR:] + each.after).template(around[-1]))
-        for asked, each in zip(every, frames, strict=True)
-    ]
-    n = length_shared([first.tokens[::-1], near[0].tokens[::-1]])  # from the end
-    n_common = length_shared([each.tokens for each in near])
+    whole = prompts[0].tokens(session, text).tokens
+    near = [each.with_labels(session, each.read_near(text[-NEAR:])) for each in prompts]
+    n = len(commonprefix([whole[::-1], near[0].tokens[::-1]]))  # from the end
+    n_common = len(commonprefix([each.tokens for each in near]))
     n_skipped = len(near[0].tokens) - n
     if n_skipped >= n_common:  # only tokens of the question are the same, none of the input
         return None
-    before = list(first.tokens[: len(first.tokens) - n])
-    return [replace(each, tokens=[*before, *each.tokens[n_skipped:]]) for each in near]
+    before = whole[: len(whole) - n]
+    return [replace(each, tokens=before + each.tokens[n_skipped:]) for each in near]

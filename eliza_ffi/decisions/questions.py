@@ -170,6 +170,13 @@ class Choice:
         """All options, including `none`."""
         return self.choices if self.none is None else (*self.choices, Option(self.none))
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @lazy_property
+    def _hash(self) -> int:
+        return hash((self.instructions, self.choices, self.none))
+
     @lazy_property
     def values(self) -> tuple[Value, ...]:
         """The values of all options."""
@@ -286,6 +293,17 @@ def text_of(value: Any, what: str = "the value") -> str:
         raise InvalidArgumentError(f"{what} is neither a string nor JSON: {error}") from error
 
 
+def renamed(question: Question, name: str) -> Question:
+    """Return a question with another name."""
+    if question.name == name:
+        return question
+    _check_name(name)
+    hash(question)  # the copy keeps what was computed
+    copied = copy.copy(question)
+    _set(copied, name=name)
+    return copied
+
+
 def with_top(questions: Sequence[Question], n: int | None) -> tuple[Question, ...]:
     """Return the questions with `top` at least `n` if there are more than 255 options."""
     if n is None:
@@ -344,8 +362,8 @@ def _listed(items: Any, kind: type[Any], what: str) -> list[Any]:
 
 def _check_asked(question: Any) -> None:
     """Check the fields that all questions have, and convert the instructions to text."""
-    if question.name is not None and (not isinstance(question.name, str) or not question.name):
-        raise wrong("the name of a question", "a non-empty string", question.name)
+    if question.name is not None:
+        _check_name(question.name)
     instructions = question.instructions
     for part in instructions if isinstance(instructions, list | tuple) else ():
         refuse_not_text(part, f"{_called(question)}: the instructions have")
@@ -355,6 +373,11 @@ def _check_asked(question: Any) -> None:
         _set(question, source=copy.deepcopy(question.source))  # the caller may change theirs
     if not question.instructions.strip():
         raise InvalidArgumentError(f"{_called(question)}: the instructions are empty")
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise wrong("the name of a question", "a non-empty string", name)
 
 
 def _check_count(question: Any, what: str, n: int, least: int, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Reasoning about an input before its questions are answered.
+"""Decisions as tasks, after reasoning about the input if requested.
 
 The model reads the input and all questions, and writes its reasoning once. The reasoning then
 becomes a part of the input:
@@ -13,7 +13,7 @@ So all questions share one reasoning, and their probabilities are conditional on
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,10 @@ from ..session.requests import generate_request
 from ..session.run import Run
 from ..session.task import Task
 from ..session.thinking import FinishedReasoning, Reasoning
-from .answers import Decision, expand
-from .deciding import DecisionPlan, Settings, decision_runs
-from .prompts import ask, input_text
-from .questions import Question
+from .answers import Decision
+from .deciding import DecisionPlan
+from .doubts import Doubts
+from .prompts import input_text
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -37,12 +37,12 @@ HEAD = "Reasoning:"
 def decision_task(
     session: Session,
     given: Any,
-    questions: Sequence[Question],
-    settings: Settings,
+    plan: DecisionPlan,
     timeout: float | None = None,
     at_once: int | None = None,
+    doubts: Doubts | None = None,
 ) -> Task[Decision]:
-    """Return the task that answers questions about an input, after reasoning if requested.
+    """Return the task that answers the questions of a plan about an input.
 
     Parameters
     ----------
@@ -50,29 +50,29 @@ def decision_task(
         As in :class:`~eliza_ffi.session.task.Task`.
     at_once
         As for :func:`~eliza_ffi.decisions.asking.score_run`.
+    doubts
+        Counts the answer.
     """
-    return Task(session, _runs(session, given, questions, settings, at_once), timeout)
+    return Task(session, _runs(session, given, plan, at_once, doubts), timeout)
 
 
 def _runs(
-    session: Session,
-    given: Any,
-    questions: Sequence[Question],
-    settings: Settings,
-    at_once: int | None,
+    session: Session, given: Any, plan: DecisionPlan, at_once: int | None, doubts: Doubts | None
 ) -> Generator[Run[Any], Any, Decision]:
-    if not settings.think:
-        return (yield from decision_runs(session, given, questions, settings, at_once))
-    reasoning = reasoning_run(session, given, questions, settings)
-    alone = replace(settings, think=0)
-    if settings.thinks_sometimes:
-        decision = yield from decision_runs(session, given, questions, alone, at_once)
-        if not settings.thinks_after(decision):
-            return decision
-    text = (yield reasoning).text
-    reasoned = with_reasoning(given, text)
-    decision = yield from decision_runs(session, reasoned, questions, alone, at_once)
-    return replace(decision, reasoning=text)
+    settings = plan.settings
+    with_mass = doubts is not None and doubts.wants_mass()
+    reasoning = reasoning_run(session, given, plan) if settings.think else None
+    thinks_sometimes = (settings.think_below, settings.think_share) != (1.0, 1.0)
+    if reasoning is None or thinks_sometimes:
+        decision, masses = yield from plan.runs(session, given, at_once, with_mass=with_mass)
+    if reasoning and (not thinks_sometimes or settings.thinks_after(decision)):
+        text = (yield reasoning).text
+        reasoned = with_reasoning(given, text)
+        decision, masses = yield from plan.runs(session, reasoned, at_once, with_mass=with_mass)
+        decision = replace(decision, reasoning=text)
+    if doubts is not None:
+        doubts.add(decision, masses)
+    return decision
 
 
 def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
@@ -91,29 +91,23 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
     return session.at_once(asked) if think else session.decisions_at_once(asked)
 
 
-def reasoning_run(
-    session: Session,
-    given: Any,
-    questions: Sequence[Question],
-    settings: Settings,
-) -> Run[FinishedReasoning]:
+def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[FinishedReasoning]:
     """Return the run that lets the model reason about an input and its questions.
 
     Raises
     ------
     InvalidArgumentError
-        If the input is malformed, or a question does not fit the settings.
+        If the input is malformed.
     """
-    DecisionPlan(session, given, questions, settings)  # checks them before the model reasons
-    asked = [ask(each).text for question in questions for each in expand(question)]
-    text = "\n\n".join([input_text(given).strip(), *asked])
+    plan.stage(session, 0).about(session, given)  # checks the input before the model reasons
+    text = f"{input_text(given).strip()}\n\n{plan.questions_text}"
     messages: Messages = [{"role": "user", "content": text}]
     try:
         prompt: Any = session.chat().tokens(messages)
     except NoChatTemplateError:
         prompt = text + "\n"
-    request = generate_request(session, prompt, method="decide", **settings.stream)
-    reasoning = Reasoning(session, request, settings.think)
+    request = generate_request(session, prompt, method="decide", **plan.settings.stream)
+    reasoning = Reasoning(session, request, plan.settings.think)
 
     def steps(run: Run[Any]) -> Generator[FinishedReasoning, None, None]:
         yield reasoning.result(run)

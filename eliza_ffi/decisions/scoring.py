@@ -132,7 +132,8 @@ class QuestionScores:
 
     def log_probabilities(self, rule: Rule) -> Array:
         """Return the log-probabilities, divided by the priors and averaged over the orders."""
-        return log_softmax(log_mean(self.by_order(rule)))
+        by_order = self.by_order(rule)
+        return log_softmax(by_order[0] if len(by_order) == 1 else log_mean(by_order))
 
     def unconditional_log_probabilities(self, joint_of_empty: Sequence[ArrayLike]) -> Array:
         """Return the result of :func:`unconditional`, averaged over the orders.
@@ -154,7 +155,7 @@ class QuestionScores:
     @property
     def allowed_probability(self) -> float | None:
         """The mean allowed probability of the orders; None if it was not requested."""
-        return mean_mass(scores.allowed_probability for scores in self.orders)
+        return mean_mass([scores.allowed_probability for scores in self.orders])
 
 
 def check_rule(rule: Rule) -> Rule:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from ..checks import check_kind, check_known, check_one_of, check_several, found, wrong
@@ -22,6 +22,7 @@ from .questions import (
     Predicate,
     Question,
     Score,
+    renamed,
     text_of,
 )
 
@@ -62,14 +63,16 @@ def as_questions(questions: Any) -> tuple[Question, ...]:
         expected = "a list of questions or a mapping from names"
         listed = check_several("questions", questions, expected)
         read = [_question(question, None, str(i)) for i, question in enumerate(listed)]
-    n = sum(len(each.labels) if isinstance(each, MultiLabel) else 1 for each in read)
+    n = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in read])
     if not 1 <= n <= MAX_QUESTIONS:
         raise InvalidArgumentError(
             f"expected 1 to {MAX_QUESTIONS} questions (each label counts as one), got {n}"
         )
-    for name, n in Counter(name_of(each.name, i) for i, each in enumerate(read)).items():
-        if n > 1:
-            raise InvalidArgumentError(f"two questions have the name {name!r}")
+    names = [name_of(each.name, i) for i, each in enumerate(read)]
+    if len(set(names)) < n:
+        for name, n in Counter(names).items():
+            if n > 1:
+                raise InvalidArgumentError(f"two questions have the name {name!r}")
     return tuple(read)
 
 
@@ -102,7 +105,7 @@ def question_to(question: Question) -> dict[str, Any]:
 def _question(question: Any, name: str | None, index: str | None) -> Question:
     """Read a question. Error messages name a question without a name by its index."""
     if isinstance(question, _QUESTIONS):
-        return question if name is None else replace(question, name=name)
+        return question if name is None else renamed(question, name)
     if name is None and isinstance(question, Mapping):
         name = question.get("name")
     called = _called(index if name is None else name)

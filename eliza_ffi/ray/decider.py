@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
-from ..decisions.deciding import DecideSettings, settings_for
+from ..decisions.deciding import DecideSettings, plan_of
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.learning.calibration import as_calibration
 from ..decisions.learning.input_prior import given_calibration, with_input_prior
@@ -225,8 +225,7 @@ def decide_each(
 
     def start(row: tuple[Any, Any]) -> Task[Decision]:
         input, own = map(raise_error, row)
-        checked = settings_for(model.session, own, settings)
-        return decision_task(model.session, input, own, checked)
+        return decision_task(model.session, input, plan_of(model, own, settings))
 
     pairs = zip(inputs, questions, strict=True)
     return _run_each(pairs, start, inputs_at_once(model.session, settings.get("think", 0), None))
@@ -236,10 +235,14 @@ def _run_each(
     items: Iterable[Any], start: Callable[[Any], Task[Decision]], at_once: int
 ) -> list[Any]:
     """Run the tasks of all items; return their results, or the errors of single items."""
-    found = run_many(
-        items, start, at_once=at_once, total=None, progress=None, return_exceptions=True
+    return run_many(
+        items,
+        start,
+        at_once=at_once,
+        total=None,
+        progress=None,
+        on_error=lambda i, error: or_raised(error),
     )
-    return [or_raised(each) for each in found]
 
 
 def _input_in(cell: Any, column: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import check_callback, check_flag, check_ordered
 from ..choices.label_set import LabelSet, as_label_set
-from ..errors import GenerationCancelledError, InvalidArgumentError
+from ..errors import ElizaError, GenerationCancelledError, InvalidArgumentError
 from .threads import tell
 
 Item = TypeVar("Item")
@@ -23,6 +23,10 @@ Result = TypeVar("Result", covariant=True)
 
 Progress = Callable[[int, "int | None"], Any]
 """A callback with the number of finished requests and the total, which is None if unknown."""
+
+OnError = Callable[[int, Exception], Any]
+"""Called with the number of an item, from 0, and the exception of its job. Returns the result of
+the item, or raises an exception, which ends all jobs."""
 
 
 class Job(Protocol[Result]):
@@ -77,6 +81,21 @@ def _pairs(prompts: Iterable[Item], labels: Iterable[Any]) -> Iterator[tuple[Ite
         yield item, own  # type: ignore[misc]
 
 
+def kept_or_raised(return_exceptions: bool, called: str) -> OnError:
+    """Return the function that returns the exceptions of items, or raises them with a name.
+
+    The name of an item is `called` with its number, such as ``inputs[2]``.
+    """
+
+    def raise_named(i: int, error: Exception) -> Any:
+        if isinstance(error, ElizaError) and error.args:
+            error.args = (f"{called}[{i}]: {error.args[0]}", *error.args[1:])
+        raise error
+
+    keeps = check_flag("return_exceptions", return_exceptions)
+    return (lambda i, error: error) if keeps else raise_named
+
+
 def run_many(
     items: Iterable[Item],
     start: Callable[[Item], Job[Result]],
@@ -84,7 +103,7 @@ def run_many(
     at_once: int,
     total: int | None,
     progress: Progress | None,
-    return_exceptions: bool,
+    on_error: OnError,
 ) -> list[Any]:
     """Run a job for each item on threads, and return the results in the order of the items.
 
@@ -100,12 +119,11 @@ def run_many(
         The number of items, or None if it is unknown.
     progress
         Called on this thread with the number of finished jobs and `total`.
-    return_exceptions
-        If True, the result of a failed job is its exception. Otherwise the first exception cancels
-        all running jobs and is raised.
+    on_error
+        What to do with the exception of a job.
     """
     check_callback("progress", progress)
-    results = _Results(return_exceptions)
+    results = _Results(on_error)
     with closing(_ended(items, start, at_once)) as ended:
         for i, future in ended:
             results.take(i, future)
@@ -190,11 +208,11 @@ async def run_many_async(
     at_once: int,
     total: int | None,
     progress: Progress | None,
-    return_exceptions: bool,
+    on_error: OnError,
 ) -> list[Any]:
     """Do the same as :func:`run_many` on an event loop; `call` and `progress` are awaited."""
     check_callback("progress", progress)
-    results = _Results(return_exceptions)
+    results = _Results(on_error)
     running: dict[asyncio.Future[Any], int] = {}
     numbered = enumerate(items)
     try:
@@ -216,20 +234,19 @@ async def run_many_async(
 class _Results:
     """Collects the results of jobs in the order in which they end."""
 
-    def __init__(self, return_exceptions: bool) -> None:
-        check_flag("return_exceptions", return_exceptions)
-        self._return_exceptions = return_exceptions
+    def __init__(self, on_error: OnError) -> None:
+        self._on_error = on_error
         self._of_item: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return len(self._of_item)
 
     def take(self, i: int, done: Future[Any] | asyncio.Future[Any]) -> None:
-        """Store the result of item `i`; raise its exception unless exceptions count as results."""
+        """Store the result of item `i`."""
         error = done.exception()
-        if error is not None and not (self._return_exceptions and isinstance(error, Exception)):
+        if error is not None and not isinstance(error, Exception):
             raise error
-        self._of_item[i] = done.result() if error is None else error
+        self._of_item[i] = done.result() if error is None else self._on_error(i, error)
 
     def in_order(self) -> list[Any]:
         return [self._of_item[i] for i in range(len(self._of_item))]

@@ -298,6 +298,13 @@ class Session:
         _ = self.ctx  # raises if the model is closed or belongs to the parent process
         return self._prompts.tokens(prompt)
 
+    def prepared(self, prompt_with: Callable[[str], Prompt]) -> Callable[[str], list[int]]:
+        """Return a function from a text to the tokens of a prompt with it, without this session.
+
+        It is as :meth:`PromptTokenizer.filled`; call it only while the session is open.
+        """
+        return self._prompts.filled(prompt_with)
+
     def describe(self) -> dict[str, Any]:
         """Return facts about the library and the model."""
         facts = self.binding.describe(self.ctx)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..decisions.answers import Decision
-from ..decisions.deciding import DecideSettings, Settings, settings_for
+from ..decisions.deciding import DecideSettings, DecisionPlan, settings_for
 from ..decisions.doubts import Doubts
 from ..decisions.learning.calibration import Calibration
 from ..decisions.learning.drift import RecentAnswers, reasons_to_doubt_drift
@@ -55,19 +54,18 @@ class RowDecider:
         settings: DecideSettings | Mapping[str, Any],
         sample: Sequence[Any] | None,
     ) -> None:
-        self._model = model
-        self._questions = questions
+        self._model, self._questions = model, questions
         self._given: Mapping[str, Any] = settings
         self._sample = sample
-        self._numbers = itertools.count()
         self.prior: Calibration | None = None
         is_from_inputs = settings.get("prior") == "inputs"
         self._use({**settings, "prior": None} if is_from_inputs else settings)
-        self.described = self._settings.described()
-        self.at_once = inputs_at_once(model.session, self._settings.think, None)
-        think = min(self._settings.think, 1)
-        test = replace(self._settings, think=think, think_below=1.0, think_share=1.0)
-        self._task(TEST_INPUT, test).run()  # without counting it
+        own = self._plan.settings
+        self.described = own.described()
+        self.at_once = inputs_at_once(model.session, own.think, None)
+        test = replace(own, think=min(own.think, 1), think_below=1.0, think_share=1.0)
+        plan = DecisionPlan(model.session, questions, test)
+        decision_task(model.session, TEST_INPUT, plan).run()  # without counting it
 
     def fit_prior(self, inputs: Sequence[Any]) -> None:
         """Divide the probabilities of all rows by a prior of these inputs."""
@@ -82,19 +80,18 @@ class RowDecider:
 
     def resume(self, counts: AnswerCounts) -> None:
         """Let the rows that are decided count for the share of rows that may think."""
-        self._settings.budget.add(counts.rows, counts.reasoned)
+        self._plan.settings.budget.add(counts.rows, counts.reasoned)
 
     def decide(self, input: Any) -> Decision:
         """Answer the questions about the input of a row. Several threads may call this."""
-        settings = self._doubts.settings_of(next(self._numbers), self._settings)
-        decision: Decision = self._doubts.seen(self._task(input, settings).run())
+        decision: Decision = self.task(input, self._doubts).run()
         if self._recent is not None:
             self._recent.add(decision)
         return decision
 
-    def task(self, input: Any) -> Task[Decision]:
+    def task(self, input: Any, doubts: Doubts | None = None) -> Task[Decision]:
         """Return the task that answers the questions about the input of a row."""
-        return self._task(input, self._settings)
+        return decision_task(self._model.session, as_one_input(input), self._plan, doubts=doubts)
 
     def reasons_to_doubt(self) -> list[str]:
         """Return what suggests that the prompt does not work."""
@@ -104,16 +101,11 @@ class RowDecider:
         """Compare the answers with those that the calibration was fitted on, if there is one."""
         return None if self._recent is None else self._recent.drift()
 
-    def _use(self, settings: Mapping[str, Any]) -> None:
-        session = self._model.session
-        own: Any = dict(settings)
-        checked = with_input_prior(self._model, self._questions, None, own)
-        self._settings: Settings = settings_for(
-            session, self._questions, checked, inputs=self._sample
-        )
-        self._doubts = Doubts(session, self._questions, self._settings)
-        calibration = self._settings.calibration
+    def _use(self, given: Mapping[str, Any]) -> None:
+        session, questions = self._model.session, self._questions
+        own = with_input_prior(self._model, questions, None, given)
+        settings = settings_for(session, questions, own, inputs=self._sample)
+        self._plan = DecisionPlan(session, questions, settings)
+        self._doubts = Doubts(session, self._plan)
+        calibration = settings.calibration
         self._recent = None if calibration is None else RecentAnswers(calibration, keeps_all=True)
-
-    def _task(self, input: Any, settings: Settings) -> Task[Decision]:
-        return decision_task(self._model.session, as_one_input(input), self._questions, settings)

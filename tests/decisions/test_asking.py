@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from eliza_ffi import Model, Prompt
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
-from eliza_ffi.decisions.asking import Asking, orders_of, prompt_texts
-from eliza_ffi.decisions.common_prefix import split_common_prefix
+from eliza_ffi.decisions.asking import QuestionPlan, orders_of, shared_beginning
 from eliza_ffi.decisions.layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, Shot, frame
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompt_tokens import THINKING_OFF
@@ -23,6 +22,7 @@ from eliza_ffi.decisions.prompts import AskedQuestion, RenderedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
 from eliza_ffi.library import Library
+from eliza_ffi.session.scoring import ScoredPrompt
 
 # Vocabularies, with n_embd and n_layers of their models. The first four have a chat template.
 VOCABULARIES = {
@@ -92,13 +92,19 @@ def every_how(
     ]
 
 
+def asked_about(
+    model: Model, given: Any, questions: Sequence[AskedQuestion], how: PromptSettings
+) -> Sequence[ScoredPrompt]:
+    return QuestionPlan(model.session, questions, how).about(model.session, given).args.prompts
+
+
 def prompts_of(
     model: Model, text: Any, how: PromptSettings, *questions: AskedQuestion
 ) -> list[list[int]]:
     """Return the tokens of each whole prompt."""
     return [
         [*prompt.generation.prompt_tokens, *ending.tokens]
-        for prompt in Asking(model.session, text, questions or QUESTIONS, how).args.prompts
+        for prompt in asked_about(model, text, questions or QUESTIONS, how)
         if prompt.is_counted
         for ending in prompt.endings
     ]
@@ -150,7 +156,7 @@ def test_tokens_are_equal_to_tokenizing_each_prompt_whole(
 
 def test_prompts_share_the_tokens_of_the_input(model: Model) -> None:
     words = SENTENCE * 4
-    (prompt,) = Asking(model.session, words, QUESTIONS, how_of(model)).args.prompts
+    (prompt,) = asked_about(model, words, QUESTIONS, how_of(model))
     assert model.detokenize(prompt.generation.prompt_tokens).strip().endswith(words.strip())
     assert all(0 < len(ending.tokens) < 80 for ending in prompt.endings)
 
@@ -193,18 +199,19 @@ def test_many_decisions_decode_the_question_once(
 
 def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = []
-    session = tiny_model.session
-    tokenize = session.prompt_tokens
+    vocabulary = tiny_model.session._prompts._vocabulary
+    tokenize = vocabulary._tokenize
 
-    def counted(prompt: Any) -> list[int]:
-        tokens = tokenize(prompt)
-        lengths.append(len(tokens))
-        return tokens
+    def counted(text: str, add_special: bool, parse_special: bool) -> list[int]:
+        lengths.append(len(text))
+        return tokenize(text, add_special, parse_special)
 
-    monkeypatch.setattr(session, "prompt_tokens", counted)
-    Asking(session, SENTENCE * 40, [Predicate(f"Is it {i}?") for i in range(50)], PromptSettings())
-    assert len(lengths) == 51
-    assert sum(length > 100 for length in lengths) == 1
+    questions = [Predicate(f"Is it {i}?") for i in range(50)]
+    plan = QuestionPlan(tiny_model.session, questions, PromptSettings())
+    monkeypatch.setattr(vocabulary, "_tokenize", counted)
+    plan.about(tiny_model.session, SENTENCE * 40)
+    assert len(lengths) == 51  # and nothing that does not depend on the input
+    assert sum(length > 1000 for length in lengths) == 1
 
 
 def test_prompts_are_tokenized_whole_if_their_ends_get_other_tokens(
@@ -212,12 +219,13 @@ def test_prompts_are_tokenized_whole_if_their_ends_get_other_tokens(
 ) -> None:
     session = tiny_model.session
     expected = prompts_of(tiny_model, SENTENCE * 4, PromptSettings())
-    tokenize = session.prompt_tokens
+    prepared = session.prepared
 
-    def strange(prompt: Prompt) -> list[int]:
-        return tokenize(prompt) if prompt.parts[0][1] else [*prompt.parts[0][0].encode()]
+    def strange(prompt_with: Callable[[str], Prompt]) -> Callable[[str], list[int]]:
+        is_whole = prompt_with("x").parts[0][1]
+        return prepared(prompt_with) if is_whole else lambda text: list(text.encode())
 
-    monkeypatch.setattr(session, "prompt_tokens", strange)
+    monkeypatch.setattr(session, "prepared", strange)
     assert prompts_of(tiny_model, SENTENCE * 4, PromptSettings()) == expected
 
 
@@ -253,7 +261,7 @@ def test_an_option_that_looks_like_a_control_token_is_text(tiny_model: Model) ->
 
 def test_prompts_contain_the_requested_orders_and_letters(tiny_model: Model) -> None:
     how = PromptSettings("letters", orders=3)
-    shown = prompt_texts(tiny_model.session, "hello", [TEAM], how)
+    shown = QuestionPlan(tiny_model.session, [TEAM], how).texts(tiny_model.session, "hello")
     expected = [ask(TEAM, "letters", order).text for order in orders_of(TEAM, 3)]
     assert [text.split("hello\n\n")[1].split("<|im_end|>")[0] for text in shown] == expected
 
@@ -271,7 +279,8 @@ def set_template(monkeypatch: pytest.MonkeyPatch, model: Model, source: str) -> 
 
 def shown(model: Model, given: str = "hello", **how: Any) -> list[str]:
     how.setdefault("format", "chat" if has_template(model) else "plain")
-    return prompt_texts(model.session, given, QUESTIONS[:2], PromptSettings(**how))
+    plan = QuestionPlan(model.session, QUESTIONS[:2], PromptSettings(**how))
+    return plan.texts(model.session, given)
 
 
 @pytest.mark.parametrize("source", [SWITCH, OTHER_SWITCH])
@@ -393,14 +402,14 @@ def test_a_custom_prompt_function_gets_the_unchanged_input_text(tiny_model: Mode
         return "x"
 
     for value in (" not stripped\n", {"order": 7}, [{"role": "user", "content": "hi"}]):
-        Asking(tiny_model.session, value, QUESTIONS[:1], PromptSettings(prompt=write))
+        asked_about(tiny_model, value, QUESTIONS[:1], PromptSettings(prompt=write))
     assert given == [" not stripped\n", '{"order": 7}', "user: hi"]
 
 
 def test_prompts_are_split_after_their_common_tokens() -> None:
-    assert split_common_prefix([[1, 2]]) == ([1, 2], [[]])
-    assert split_common_prefix([[1, 2, 3], [1, 2, 4, 5]]) == ([1, 2], [[3], [4, 5]])
-    assert split_common_prefix([[1, 2], [1, 2]]) == ([1, 2], [[], []])
-    assert split_common_prefix([[1, 2], [1, 2, 3]]) == ([1, 2], [[], [3]])
+    assert shared_beginning([[1, 2]]) == ([1, 2], [[]])
+    assert shared_beginning([[1, 2, 3], [1, 2, 4, 5]]) == ([1, 2], [[3], [4, 5]])
+    assert shared_beginning([[1, 2], [1, 2]]) == ([1, 2], [[], []])
+    assert shared_beginning([[1, 2], [1, 2, 3]]) == ([1, 2], [[], [3]])
     with pytest.raises(InvalidArgumentError, match="must begin with the same token"):
-        split_common_prefix([[1], [2]])
+        shared_beginning([[1], [2]])

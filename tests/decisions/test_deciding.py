@@ -7,7 +7,9 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,10 @@ from numpy.typing import NDArray
 
 from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.choices.label_set import tokenize_choice
+from eliza_ffi.decisions import deciding
 from eliza_ffi.decisions.answers import Decision, MultiLabelAnswer
-from eliza_ffi.decisions.asking import Asking, orders_of, score_run
-from eliza_ffi.decisions.deciding import DecisionPlan, Settings
+from eliza_ffi.decisions.asking import QuestionPlan, orders_of, score_run
+from eliza_ffi.decisions.deciding import plan_of
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
 from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibration
@@ -82,9 +85,10 @@ def prompts_of(
     model: Model, given: Any, question: AskedQuestion, how: PromptSettings
 ) -> list[tuple[RenderedQuestion, list[int]]]:
     """Return a question in each order, with the tokens of its whole prompt."""
+    plan = QuestionPlan(model.session, [question], how)
     prompts = [
         [*prompt.generation.prompt_tokens, *ending.tokens]
-        for prompt in Asking(model.session, given, [question], how).args.prompts
+        for prompt in plan.about(model.session, given).args.prompts
         if prompt.is_counted
         for ending in prompt.endings
     ]
@@ -406,17 +410,43 @@ def test_a_caller_that_does_not_wait_ignores_the_concurrency_limit(model: Model)
 
 def test_a_failed_input_raises_or_returns_its_error(tiny_model: Model) -> None:
     inputs = ["fine", b"bytes", "fine, too"]
-    with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
+    with pytest.raises(InvalidArgumentError, match=r"inputs\[1\]: input is neither a"):
         tiny_model.decide_many(inputs, ANGRY)
     found = tiny_model.decide_many(inputs, ANGRY, return_exceptions=True)
     assert [isinstance(one, Decision) for one in found] == [True, False, True]
     assert isinstance(found[1], InvalidArgumentError)
 
 
+def test_a_plan_is_kept_for_equal_questions_and_settings(tiny_model: Model) -> None:
+    plan = plan_of(tiny_model, {"angry": ANGRY}, {"orders": 1})
+    asked = Predicate(ANGRY.instructions, if_true=ANGRY.if_true, if_false=ANGRY.if_false)
+    assert plan_of(tiny_model, {"angry": asked}, {"orders": 1}) is plan
+    assert plan_of(tiny_model, {"other": asked}, {"orders": 1}) is not plan
+    assert plan_of(tiny_model, {"angry": replace(asked, if_true="so")}, {"orders": 1}) is not plan
+    with pytest.raises(InvalidArgumentError, match="orders must be"):  # although 1 == True
+        plan_of(tiny_model, {"angry": ANGRY}, {"orders": True})
+    examples = [("x", True)]
+    shown = [plan_of(tiny_model, ANGRY, {"examples": examples}) for _ in range(2)]
+    assert shown[0] is not shown[1]  # the list may change
+
+
+def test_a_plan_is_kept_for_a_second_if_the_template_writes_the_time(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 7.1
+    monkeypatch.setattr(deciding, "_reads_clock", lambda session: True)
+    monkeypatch.setattr(deciding, "time", SimpleNamespace(time=lambda: now))
+    plan = plan_of(tiny_model, ANGRY, {})
+    now = 7.9
+    assert plan_of(tiny_model, ANGRY, {}) is plan
+    now = 8.0
+    assert plan_of(tiny_model, ANGRY, {}) is not plan
+
+
 def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     session = tiny_model.session
-    args = DecisionPlan(session, INPUT, QUESTIONS, Settings()).args
-    run = score_run(session, args)
+    plan = QuestionPlan(session, QUESTIONS, PromptSettings())
+    run = score_run(session, plan.about(session, INPUT).args)
     score = tiny_model.binding.score_endings
 
     def cancelled_meanwhile(*arguments: Any, **more: Any) -> Any:
@@ -441,37 +471,12 @@ def remove_functions(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str)
     model.session.choices.clear()
 
 
-@pytest.mark.parametrize(
-    "missing", [["score_endings"], ["score_endings", "prepare_choices"]], ids=["newer", "older"]
-)
-def test_a_library_without_score_endings_scores_one_by_one(
-    model: Model, monkeypatch: pytest.MonkeyPatch, missing: list[str]
-) -> None:
-    settings: Any = {"orders": 3, "prior": "none", **F32}
-    expected = model.decide(INPUT, QUESTIONS, **settings)
-    remove_functions(monkeypatch, model, *missing)
-    found = model.decide(INPUT, QUESTIONS, **settings)
-    monkeypatch.undo()
-    model.session.choices.clear()
-    assert_same(found, expected)
-    assert found.usage.input_tokens == expected.usage.input_tokens
-    assert found.usage.forward_passes > expected.usage.forward_passes
-
-
-@pytest.mark.parametrize(
-    ("missing", "settings"),
-    [
-        (["score_endings"], {"scoring": "full"}),
-        (["score_endings"], {"allowed_probability": True}),
-        (["score_endings", "token_trie_scores"], {}),
-    ],
-)
 def test_the_error_of_an_older_library_names_the_missing_function(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, missing: list[str], settings: dict[str, Any]
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove_functions(monkeypatch, tiny_model, *missing)
-    with pytest.raises(NotSupportedError, match=f"it has no (llm_stream_)?{missing[-1]}"):
-        tiny_model.decide(INPUT, ANGRY, **settings)
+    remove_functions(monkeypatch, tiny_model, "score_endings")
+    with pytest.raises(NotSupportedError, match="it has no llm_stream_score_endings"):
+        tiny_model.decide(INPUT, ANGRY)
 
 
 def calibration_of(

@@ -10,10 +10,10 @@ import pytest
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.decisions import evaluate
-from eliza_ffi.decisions.asking import N_MASSES
 from eliza_ffi.decisions.doubts import (
     LEAST_MASS,
     LEAST_ROWS,
+    N_MASSES,
     reason_to_doubt_accuracy,
     reasons_to_doubt,
 )

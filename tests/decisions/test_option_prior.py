@@ -9,19 +9,18 @@ import pytest
 from numpy.typing import NDArray
 
 from eliza_ffi import CacheOptions, Model
-from eliza_ffi.decisions import option_prior
-from eliza_ffi.decisions.asking import Asking, score_run
+from eliza_ffi._lazy import Recent
+from eliza_ffi.decisions import asking
+from eliza_ffi.decisions.asking import QuestionPlan, score_run
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder, Shot
 from eliza_ffi.decisions.option_prior import (
     CONTENT_FREE,
     EVERYDAY,
     LEAST_LOG_PRIOR,
     MOST_OPTIONS,
-    KnownPriors,
-    OptionPriorScores,
-    inputs_for,
+    OptionPrior,
 )
-from eliza_ffi.decisions.prompt_settings import OptionPrior, PromptSettings
+from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Option, Predicate, Score
 from eliza_ffi.decisions.scoring import OptionScores, log_softmax
@@ -42,9 +41,9 @@ QUESTIONS: tuple[AskedQuestion, ...] = (
 
 
 def test_the_inputs_are_content_free_everyday_and_descriptions() -> None:
-    assert inputs_for(ask(TEAM)) == [*CONTENT_FREE, *EVERYDAY, "money", "sales", "a"]
+    assert OptionPrior(ask(TEAM)).inputs == [*CONTENT_FREE, *EVERYDAY, "money", "sales", "a"]
     angry = ask(QUESTIONS[1], "letters")
-    assert inputs_for(angry)[-2:] == ["complains", "no"]
+    assert OptionPrior(angry).inputs[-2:] == ["complains", "no"]
 
 
 def raw(model: Model, given: str, question: AskedQuestion, **settings: Any) -> Floats:
@@ -55,7 +54,7 @@ def raw(model: Model, given: str, question: AskedQuestion, **settings: Any) -> F
 
 def reference(model: Model, given: str, question: AskedQuestion, **settings: Any) -> Floats:
     """Reference implementation: divide by the mean of separate decisions, and normalize."""
-    each = [raw(model, text, question, **settings) for text in inputs_for(ask(question))]
+    each = [raw(model, text, question, **settings) for text in OptionPrior(ask(question)).inputs]
     n, m = len(CONTENT_FREE), len(CONTENT_FREE) + len(EVERYDAY)
     groups = [np.mean(group, axis=0) for group in (each[:n], each[n:m], each[m:])]
     weights = raw(model, given, question, **settings) / np.mean(groups, axis=0)
@@ -99,14 +98,14 @@ def test_a_chat_can_have_a_prior(tiny_model: Model) -> None:
 def uncounted(model: Model, question: AskedQuestion, **settings: Any) -> int:
     """Return the number of inputs for whose prior a request has prompts."""
     how = PromptSettings(**{"format": "plain", "prior": "options", **settings})
-    prompts = Asking(model.session, INPUT, [question], how).args.prompts
+    prompts = QuestionPlan(model.session, [question], how).about(model.session, INPUT).args.prompts
     return sum(len(prompt.endings) for prompt in prompts if not prompt.is_counted)
 
 
 def test_a_prior_is_computed_once(plain_model: Model) -> None:
     question = Predicate("This is asked for the first time.")
     asked: Any = {"prompt_order": "question-first", "prior": "options"}
-    n_inputs = len(inputs_for(ask(question)))
+    n_inputs = len(OptionPrior(ask(question)).inputs)
     assert uncounted(plain_model, question, order="question-first") == n_inputs
     first = plain_model.decide(INPUT, question, **asked, **F32)
     second = plain_model.decide(INPUT, question, **asked, **F32)
@@ -136,9 +135,10 @@ def test_other_prompts_have_another_prior(plain_model: Model) -> None:
     for way in ways:
         assert uncounted(plain_model, question, **way) > 0
         how = PromptSettings(**way, format="plain", prior="options")
-        asking = Asking(plain_model.session, INPUT, [question], how)
-        run = score_run(plain_model.session, asking.args)
-        asking.scores(Task(plain_model.session, run).run())
+        plan = QuestionPlan(plain_model.session, [question], how)
+        asked = plan.about(plain_model.session, INPUT)
+        run = score_run(plain_model.session, asked.args)
+        asked.scores(Task(plain_model.session, run).run())
         assert uncounted(plain_model, question, **way) == 0
 
 
@@ -148,7 +148,7 @@ def test_a_question_with_many_options_has_no_prior(
 ) -> None:
     question = Choice("Which number?", [f"number {i}" for i in range(n)])
     assert (uncounted(plain_model, question) > 0) == has_prior
-    priors: tuple[OptionPrior, ...] = ("options", "none")
+    priors: tuple[Any, ...] = ("options", "none")
     one, other = (
         np.array(plain_model.decide("x", question, prior=prior, **F32)["0"].distribution)
         for prior in priors
@@ -159,21 +159,20 @@ def test_a_question_with_many_options_has_no_prior(
 def test_the_three_groups_have_the_same_weight_and_a_prior_has_a_lower_bound() -> None:
     groups = [[0.9, 0.1]] * len(CONTENT_FREE), [[0.6, 0.4]] * len(EVERYDAY), [[0.3, 0.7]] * 2
     scores = [OptionScores(np.log(each)) for group in groups for each in group]
-    found = OptionPriorScores(scores).log_probabilities("constrained")
-    assert np.exp(found) == pytest.approx([0.6, 0.4])
-    scores = [OptionScores(log_softmax([0.0, -200.0]))] * len(scores)
-    found = OptionPriorScores(scores).log_probabilities("constrained")
+    prior, other = OptionPrior(ask(QUESTIONS[1])), OptionPrior(ask(QUESTIONS[1]))
+    prior.scores = scores
+    assert np.exp(prior.log_probabilities("constrained")) == pytest.approx([0.6, 0.4])
+    other.scores = [OptionScores(log_softmax([0.0, -200.0]))] * len(scores)
+    found = other.log_probabilities("constrained")
     assert found == pytest.approx([0.0, LEAST_LOG_PRIOR])
 
 
-def test_the_least_recently_used_prior_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(option_prior, "MOST_KNOWN", 2)
-    known, prior = KnownPriors(), OptionPriorScores([])
-    known.put("a", prior)
-    known.put("b", prior)
-    assert known.get("a") is prior
-    known.put("c", prior)
-    assert [known.get(key) is prior for key in "abc"] == [True, False, True]
+def test_the_least_recently_used_value_is_forgotten() -> None:
+    recent: Recent[object] = Recent(2)
+    kept = {key: recent.get(key, object) for key in "ab"}
+    assert recent.get("a", object) is kept["a"]
+    recent.get("c", object)
+    assert [recent.get(key, object) is kept[key] for key in "ab"] == [True, False]
 
 
 def test_a_request_keeps_its_priors_if_other_requests_replace_them(
@@ -182,7 +181,6 @@ def test_a_request_keeps_its_priors_if_other_requests_replace_them(
     """Before, the answers of such a request were not divided by the prior."""
     settings: Any = {"prompt_format": "plain", "prior": "options", **F32}
     expected = plain_model.decide(INPUT, TEAM, **settings)["team"].distribution
-    monkeypatch.setattr(option_prior, "MOST_KNOWN", 0)
-    monkeypatch.setattr(KnownPriors, "of", lambda session: KnownPriors())
-    found = plain_model.decide(INPUT, TEAM, **settings)["team"].distribution
+    monkeypatch.setattr(asking, "known_priors", lambda session: Recent(0))
+    found = plain_model.decide(INPUT, TEAM, orders=1, **settings)["team"].distribution
     assert found == pytest.approx(expected, abs=CLOSE)

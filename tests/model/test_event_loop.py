@@ -18,6 +18,7 @@ from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.choices.label_set import LabelSet
 from eliza_ffi.decisions import Predicate
+from eliza_ffi.decisions.asking import QuestionPlan
 from eliza_ffi.decisions.deciding import DecisionPlan
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, FillError, NativeFaultError
@@ -113,7 +114,7 @@ HEAVY: list[tuple[Any, str]] = [
     (ChatTemplate, "render"),
     (LabelSet, "__init__"),
     (DecisionPlan, "__init__"),
-    (DecisionPlan, "decision"),
+    (QuestionPlan, "about"),
     (Guidance, "json_schema"),
     (Guidance, "lark"),
     (Session, "call_format"),

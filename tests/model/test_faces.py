@@ -329,8 +329,14 @@ def test_prompts_are_read_only_when_they_can_run(model: Model) -> None:
 
 def test_an_error_ends_a_batch_or_is_returned_in_its_place(model: Model) -> None:
     prompts: list[str | list[int]] = ["fine: ", [], "fine, too: "] * 4
-    with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
-        model.choose_many(prompts, ["a", "b"])
+    for many in (
+        lambda: model.choose_many(prompts, ["a", "b"], max_concurrency=1),
+        lambda: model.rank_many(prompts, ["a", "b"], max_concurrency=1),
+        lambda: model.generate_many(prompts, 1, max_concurrency=1),
+        lambda: model.fill_many(prompts, bool, max_concurrency=1),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"prompts\[1\]: the prompt is empty"):
+            many()
     found = model.choose_many(prompts, ["a", "b"], return_exceptions=True)
     assert [isinstance(one, InvalidArgumentError) for one in found] == [False, True, False] * 4
     assert model.generate("x", 2, timeout=0).tokens

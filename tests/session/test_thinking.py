@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from pydantic import BaseModel
 from eliza_ffi import AsyncModel, InvalidArgumentError, Model
 from eliza_ffi.chat.thinking import ThinkingFormat
 from eliza_ffi.decisions import Choice, Predicate, calibrate
-from eliza_ffi.decisions.deciding import Settings
+from eliza_ffi.decisions.deciding import plan_of
 from eliza_ffi.decisions.reasoning import decision_task
 from eliza_ffi.errors import GenerationCancelledError
 from eliza_ffi.library.binding import CffiBinding
@@ -161,9 +160,8 @@ def test_reasonings_about_many_inputs_share_forward_passes(tiny_model: Model) ->
 
 
 def test_a_cancelled_decision_ends_while_it_reasons(tiny_model: Model) -> None:
-    question = [Predicate("It is a greeting.")]
-    settings = replace(Settings(), think=2000)
-    task = decision_task(tiny_model.session, "hello", question, settings)
+    plan = plan_of(tiny_model, Predicate("It is a greeting."), {"think": 2000})
+    task = decision_task(tiny_model.session, "hello", plan)
     task.cancel()
     with pytest.raises(GenerationCancelledError):
         task.run()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eliza_ffi.decisions.asking import WantedHidden, ask_many, orders_of
+from eliza_ffi.decisions.asking import orders_of
+from eliza_ffi.decisions.examples import ask_many
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, option_count
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
-from eliza_ffi.errors import ElizaError
 
 
 @dataclass
@@ -74,24 +74,12 @@ def ask_scripted(
     how: PromptSettings,
     *,
     whole: bool,
-    failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
-    stream: Mapping[str, Any] | None = None,
-    hidden: WantedHidden | None = None,
-) -> list[tuple[QuestionScores, ...]]:
+    **more: Any,
+) -> list[Any]:
     """Replace ``ask_many`` for a ScriptedModel; call it for other models."""
     if not isinstance(model, ScriptedModel):
-        return ask_many(
-            model,
-            inputs,
-            questions,
-            how,
-            whole=whole,
-            progress=progress,
-            failed=failed,
-            stream=stream,
-            hidden=hidden,
-        )
+        return ask_many(model, inputs, questions, how, whole=whole, progress=progress, **more)
     model.calls.append((list(inputs), [question.instructions for question in questions], whole))
     answered = []
     for place, given in enumerate(inputs):

@@ -59,7 +59,7 @@ from .calibration import (
     wording_hash,
 )
 from .heads import HeadFit, candidate_layers, fit_head, folds_of
-from .stopping import first_enough, stop_margin
+from .stopping import applied, stop_margin
 from .thresholds import certify, conformal, inner_fraction
 
 if TYPE_CHECKING:
@@ -424,8 +424,7 @@ def _certified(
 ) -> QuestionCalibration:
     """Return a calibration with the threshold and the sets of examples it was not fitted on."""
     held_out = held_out.at(np.flatnonzero(held_out.targets != UNTOLD))
-    answered = [first_enough(fitted, each, rule) for each in held_out.scores]
-    p = np.exp([fitted.apply(each, rule) for each in answered])
+    p = np.exp([applied(fitted, each, rule) for each in held_out.scores])
     right = p.argmax(axis=1) == held_out.targets
     return replace(
         fitted,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from ...errors import InvalidArgumentError
 from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
@@ -21,9 +21,6 @@ from ..examples import read_examples
 from ..questions import Question
 from ..scoring import check_rule
 from .calibration import Calibration, as_calibration
-
-if TYPE_CHECKING:
-    from ..deciding import DecideSettings
 
 N_INPUTS = 300
 """The most inputs of which the mean is computed, evenly spaced."""
@@ -80,8 +77,8 @@ def _is_calibration(prior: Any) -> bool:
 
 
 def with_input_prior(
-    model: Any, questions: Sequence[Question], inputs: Any, settings: DecideSettings
-) -> DecideSettings:
+    model: Any, questions: Sequence[Question], inputs: Any, settings: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return settings with a calibration in place of ``prior="inputs"`` or the path of a file."""
     prior = settings.get("prior")
     is_file = _is_calibration(prior)
@@ -103,4 +100,4 @@ def with_input_prior(
         )
     rest = {name: value for name, value in settings.items() if name != "prior"}
     rest["calibration"] = prior if is_file else fit_input_prior(model, questions, inputs, settings)
-    return cast("DecideSettings", rest)
+    return rest

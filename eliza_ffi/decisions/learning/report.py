@@ -41,7 +41,7 @@ from . import metrics
 from .calibration import Calibration, QuestionCalibration, as_calibration, rule_of
 from .metrics import QuestionReport, SetReport
 from .pictures import draw_coverage, draw_reliability
-from .stopping import first_enough
+from .stopping import applied
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -231,9 +231,7 @@ def evaluate(
         asked_for = [each.first(how.orders) for each in scores[i]]
         log_p = np.array(
             [
-                each.log_probabilities(rule)
-                if fitted is None
-                else fitted.apply(first_enough(fitted, each, rule), rule)
+                each.log_probabilities(rule) if fitted is None else applied(fitted, each, rule)
                 for each in asked_for
             ]
         )

@@ -77,14 +77,15 @@ def _margin(log_p: Array) -> Array:
     return margin
 
 
-def has_enough_orders(fitted: QuestionCalibration, scores: QuestionScores, rule: Rule) -> bool:
+def has_margin(fitted: QuestionCalibration, log_p: Array) -> bool:
     """Return whether further orders would not change the answer."""
-    if fitted.margin is None:
-        return False
-    return bool(_margin(fitted.apply(scores, rule)) >= fitted.margin)
+    return fitted.margin is not None and bool(_margin(log_p) >= fitted.margin)
 
 
-def first_enough(fitted: QuestionCalibration, scores: QuestionScores, rule: Rule) -> QuestionScores:
-    """Return the scores in the orders after which a decision ends; all of them without a margin."""
-    stages = (scores.first(n) for n in range(AT_ONCE, len(scores.orders), AT_ONCE))
-    return next((each for each in stages if has_enough_orders(fitted, each, rule)), scores)
+def applied(fitted: QuestionCalibration, scores: QuestionScores, rule: Rule) -> Array:
+    """Return the calibrated log-probabilities in the orders after which a decision ends."""
+    for n in range(AT_ONCE, len(scores.orders), AT_ONCE) if fitted.margin is not None else ():
+        log_p = fitted.apply(scores.first(n), rule)
+        if has_margin(fitted, log_p):
+            return log_p
+    return fitted.apply(scores, rule)
