@@ -26,7 +26,6 @@ class UsageError(Exception):
 
 
 def probability(text: str) -> float:
-    """Read a number from 0 to 1."""
     try:
         value = float(text)
     except ValueError:
@@ -85,7 +84,6 @@ def add_options(parser: argparse._ActionsContainer, options: Mapping[str, str]) 
 
 
 def add_tokenization(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which tokens may write a label."""
     add_options(
         parser,
         {
@@ -147,7 +145,6 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
 
 
 def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the prompt; see :func:`read_question`."""
     add_options(
         parser.add_mutually_exclusive_group(),
         {

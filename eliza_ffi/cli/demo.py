@@ -75,7 +75,6 @@ async def choose(model: Model, case: DemoCase) -> dict[str, Any]:
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Sum up one or more rows."""
     correct = sum(row["output"] == row["expected"] for row in rows)
     return {
         "choices": len(rows),
@@ -118,7 +117,6 @@ def _answer(answer: Any) -> tuple[Any, float]:
 
 
 def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     add_options(parser, {"--json": "print JSON: one object instead of the tables"})
     add_model_arguments(parser)
 

@@ -59,7 +59,6 @@ PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     add_options(parser, {"--json": "print JSON: the findings"})
     add_model_arguments(parser)
 
@@ -79,7 +78,6 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 
 
 def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    """Return the findings by name, and the problems."""
     findings: dict[str, Any] = {"python": f"{platform.python_version()} on {sys.platform}"}
     problems: list[str] = []
     findings["needed"] = _examine_dependencies(problems)
@@ -213,7 +211,6 @@ def _pass_lines(passes: dict[str, Any]) -> list[str]:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Format a finding as lines of text."""
     if name == "needed":
         return [", ".join(f"{each} {version or 'missing'}" for each, version in value.items())]
     if name == "extras":

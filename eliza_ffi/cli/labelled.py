@@ -39,7 +39,6 @@ MAX_ROWS_NAMED = 10
 
 
 def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     parser.description = (
         "Measure decisions on a table with the right answers: accuracy, NLL, Brier score, ECE, and "
         "how many answers change with the order of the options."
@@ -63,7 +62,6 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
-    """Decide every row, and print how good the answers are."""
     for name in ("reorder", "bins"):
         n = getattr(arguments, name)
         if n is not None and n < 1:
@@ -100,7 +98,6 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
 
 def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     _add_labelled_arguments(parser)
     add_options(
         parser,
@@ -123,7 +120,6 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_calibrate(arguments: argparse.Namespace) -> int:
-    """Fit a calibration to the table, save it, and print what was fitted."""
     questions = read_questions(arguments)
     check_output(arguments)
     rows = _read_labelled(arguments, questions)
@@ -192,7 +188,6 @@ def _number(value: float | None) -> str:
 
 
 def _add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the table, its right answers, the questions and the prompts."""
     parser.add_argument(
         "table", metavar="TABLE", help="a .csv, .tsv, .jsonl or .parquet file with right answers"
     )
@@ -211,7 +206,6 @@ def _add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) -> LabelledRows:
-    """Open the table and return its inputs with their right answers."""
     named: dict[str, str] = {}
     for text in arguments.target:
         name, found, column = text.partition("=")

@@ -116,7 +116,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_closed_pipe(error: OSError) -> bool:
-    """Return whether the reader of our output has closed the pipe."""
     if sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None:
         return True
     return isinstance(error, BrokenPipeError)
@@ -160,7 +159,6 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
     parser = _CommandParser(
         prog="eliza-ffi",
         description="Choose, decide and generate text with a local language model.",
@@ -281,7 +279,6 @@ def _add_tokenize_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_choose(arguments: argparse.Namespace) -> int:
-    """Choose a label and print it."""
     if arguments.temperature is not None and arguments.mode != "sample":
         raise UsageError("--temperature requires --mode sample: the other modes do not sample")
     if arguments.heal_prompt and arguments.tokenization != "any":
@@ -324,7 +321,6 @@ def run_choose(arguments: argparse.Namespace) -> int:
 
 
 def run_generate(arguments: argparse.Namespace) -> int:
-    """Generate text and stream it to standard output."""
     question = read_question(arguments)
     if arguments.max_tokens < 0:
         raise UsageError(f"--max-tokens must be 0 or more, got {arguments.max_tokens}")
@@ -370,7 +366,6 @@ def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_tokenize(arguments: argparse.Namespace) -> int:
-    """Print the tokens of a prompt or a conversation."""
     question = read_question(arguments)
     if not isinstance(question, str) and (arguments.add_special or arguments.parse_special):
         raise UsageError(

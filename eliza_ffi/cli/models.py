@@ -23,7 +23,6 @@ POOLING_NONE, POOLING_RANK = 0, 4
 
 
 def add_models_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     parser.description = (
         "List the models in the caches of Hugging Face and llama.cpp, by the names that --model "
         "takes. Only the headers of the files are read."
@@ -32,7 +31,6 @@ def add_models_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_models(arguments: argparse.Namespace) -> int:
-    """Print the models."""
     models = [_facts(model) for model in cached_models()]
     if arguments.json:
         print_json(models)
@@ -45,7 +43,6 @@ def run_models(arguments: argparse.Namespace) -> int:
 
 
 def _facts(model: CachedModel) -> dict[str, Any]:
-    """Return what the header of a model's file says about the model."""
     problem = None
     entries: Mapping[str, MetadataValue] = {}
     try:

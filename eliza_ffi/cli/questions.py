@@ -43,7 +43,6 @@ class _AppendPart(argparse.Action):
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for questions: a file, or the questions themselves."""
     group = parser.add_argument_group(
         "questions", "in a file, or on the command line, each followed by its own options"
     )
@@ -66,7 +65,6 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the prompts and for the scoring of options."""
     add_options(
         parser.add_argument_group("prompts"),
         {
@@ -86,7 +84,6 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_deciding_arguments(group: argparse._ActionsContainer) -> None:
-    """Add the options that let the model abstain or reason."""
     add_options(
         group,
         {
@@ -105,7 +102,6 @@ def add_deciding_arguments(group: argparse._ActionsContainer) -> None:
 
 
 def add_example_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for examples in the prompts and for a prior."""
     add_options(
         parser.add_argument_group("examples and prior"),
         {
@@ -154,7 +150,6 @@ def read_examples_file(
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the input table."""
     add_options(
         parser.add_argument_group("table"),
         {
@@ -167,7 +162,6 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
-    """Return the questions of the file or of the command line."""
     parts = getattr(arguments, "question_parts", None) or []
     if arguments.questions is None:
         if not parts:
@@ -179,7 +173,6 @@ def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
 
 
 def read_question_file(path: Path) -> tuple[Question, ...]:
-    """Return the questions of a file."""
     try:
         return as_questions(_unwrapped(_read_file(path)))
     except NotSupportedError:
@@ -189,7 +182,6 @@ def read_question_file(path: Path) -> tuple[Question, ...]:
 
 
 def read_calibration(path: str | Path) -> Calibration:
-    """Return the calibration of a file."""
     check_utf8(read_bytes(str(path)), str(path))
     return Calibration.load(path)
 

@@ -27,7 +27,6 @@ MIN_INEXACT = 0.0005
 
 
 def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     add_prompt_arguments(parser)
     add_label_arguments(parser)
     add_options(
@@ -51,7 +50,6 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rank(arguments: argparse.Namespace) -> int:
-    """Print the most probable labels."""
     if arguments.group_level is not None and arguments.separator is None:
         raise UsageError("--group-level requires --separator, the text between a label's parts")
     labels = read_labels(arguments)

@@ -52,7 +52,6 @@ it finishes the running requests, then exits; a second signal exits immediately.
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     parser.epilog = EPILOG
     add_options(
         parser.add_argument_group("server"),
@@ -71,7 +70,6 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     parser.description = (
         "Give agents the tools choose, rank and decide, over standard input and output or by HTTP."
     )
@@ -89,7 +87,6 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_access_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the address, the deadline, the log and the access."""
     group = parser.add_argument_group(
         "access", "without these options, only programs on this machine have access"
     )
@@ -113,7 +110,6 @@ def _add_access_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_set_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for named sets of questions, and for all questions."""
     group = parser.add_argument_group(
         "named questions",
         "A request to /v1/decisions or /v1/systemone with the name as `model` needs no questions. "
@@ -227,7 +223,6 @@ def _listening_on(
 
 
 def read_settings(arguments: argparse.Namespace) -> ServeSettings:
-    """Return the settings of a server from its options."""
     model = read_name(arguments.model or default_model_path())
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
@@ -269,7 +264,6 @@ def _priors(priors: Sequence[str]) -> tuple[list[str], list[str]]:
 def _sets(
     arguments: argparse.Namespace, asking: Mapping[str, Any], prior_files: Sequence[str]
 ) -> dict[str, QuestionSet]:
-    """Return the named sets of questions."""
     files, found = _files_in(arguments.questions or ())
     questions = _by_name(files, read_question_file)
     calibrations = _by_name([*(arguments.calibration or ()), *found], read_calibration)
@@ -345,6 +339,5 @@ def _keys(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _url_of(listening: socket.socket) -> str:
-    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -105,7 +105,6 @@ def name_for_workers(name: str | os.PathLike[str]) -> str:
 
 
 def _download(name: HubName, progress: Progress | None) -> str:
-    """Download the file that a name selects, with all of its parts; return its path."""
     try:
         from huggingface_hub import HfApi
     except ImportError:

@@ -71,7 +71,6 @@ class Admission:
         self._n_decisions += change * decides
 
     async def _wait(self, decides: bool) -> None:
-        """Wait until the request may run; it is then counted as running."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = decides
         try:
@@ -108,12 +107,10 @@ class Admission:
 
     @property
     def n_waiting(self) -> int:
-        """The number of waiting requests."""
         return len(self._waiting)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request is running or waiting."""
         return self.n_running + self.n_waiting == 0
 
     def _note_seconds(self, seconds: float) -> None:

@@ -126,8 +126,6 @@ def make_app(
 
 
 def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
-    """Return the limits for running and waiting requests of a model."""
-
     def with_prepared(n_running: int) -> int:
         """Add requests that are parsed while others run."""
         return n_running + (n_running + 1) // 2

@@ -147,7 +147,6 @@ class JsonSchemaFormat(Body):
 
 
 def format_limit(format: Any) -> Limit | None:
-    """Return the limit on the answer for a format."""
     if isinstance(format, JsonObjectFormat):
         return format.json_schema or JSON_OBJECT
     if isinstance(format, JsonSchemaFormat):
@@ -359,7 +358,6 @@ def conversation_request(
 
 
 def template_variables(variables: dict[str, Any], effort: Effort | None) -> dict[str, Any]:
-    """Return the variables of the chat template for a reasoning effort."""
     for name in RESERVED:
         if name in variables:
             raise invalid("chat_template_kwargs", f"{name} cannot be set")
@@ -399,7 +397,6 @@ def _logprobs(entries: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
 
 
 def token_logprobs(entries: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
-    """Return log-probabilities of tokens in OpenAI's form."""
     return [
         {**_token(each), "top_logprobs": [_token(other) for other in each.top]} for each in entries
     ]
@@ -416,7 +413,6 @@ class _Deltas:
         self._n_calls: dict[int, int] = {}  # of the answers that have begun
 
     def of(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
-        """Return the choices for a step of an answer."""
         if index not in self._n_calls:
             self._n_calls[index] = 0
             yield _delta({"role": "assistant", "content": None})

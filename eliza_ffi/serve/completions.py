@@ -207,7 +207,6 @@ class _Offsets:
 
 
 def _logprobs(entries: Sequence[TokenLogprob], offsets: _Offsets) -> dict[str, Any]:
-    """Return log-probabilities of tokens in OpenAI's form."""
     found = [_named(each) for each in entries]
     return {
         "tokens": [name for name, _ in found],
@@ -249,7 +248,6 @@ class _StreamedTexts:
         self._offsets = [_Offsets(len(text)) for text in beginnings]
 
     def of(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
-        """Return the choice for a step of an answer."""
         text = self._beginnings[index] + (step if isinstance(step, str) else "")
         self._beginnings[index] = ""
         choice: dict[str, Any] = {"text": text, "logprobs": None, "finish_reason": None}
@@ -324,7 +322,6 @@ async def _embed(request: EmbeddingsRequest, context: RequestContext) -> dict[st
 
 
 def _texts(session: Session, sent: Any) -> tuple[list[str], int]:
-    """Return the strings of an input, and the number of their tokens."""
     texts, n_tokens = [], 0
     for each in _listed(sent):
         text = each if isinstance(each, str) else session.detokenize(each)

@@ -27,7 +27,6 @@ class Deadline:
         return max(0.0, self._end - asyncio.get_running_loop().time())
 
     def passed(self) -> HTTPError:
-        """Return the error for a request that missed the deadline."""
         # The header tells OpenAI's clients not to retry. The same request would be too slow again.
         return HTTPError(
             504,

@@ -429,7 +429,6 @@ async def _decide(
 def _asked_set(
     request: _DecisionsAsking | SystemoneRequest, settings: ServeSettings
 ) -> QuestionSet:
-    """Return the questions of a request, or the set that it names."""
     known = settings.sets.get(request.model or "")
     if request.questions is not None:
         if known is not None:

@@ -73,7 +73,6 @@ class RequestContext(ServerState):
     input_name: str  # as in `Endpoint`
 
     def head(self, prefix: str, kind: str) -> dict[str, Any]:
-        """Return the first fields of a completion or of its chunks."""
         return {
             "id": f"{prefix}-{uuid.uuid4().hex}",
             "object": kind,

@@ -63,17 +63,14 @@ class ServeMetrics:
         registry.register(_Drift(sets))
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
-        """Count an answered request."""
         endpoint = path if path in self._paths else "other"
         self._requests.labels(endpoint, str(code)).inc()
         self._request_seconds.labels(endpoint).observe(seconds)
 
     def count_wait(self, seconds: float) -> None:
-        """Count the seconds that a request waited."""
         self._queue_seconds.observe(seconds)
 
     def count_decision(self, questions: Iterable[Question], decision: Decision) -> None:
-        """Count a completed decision."""
         usage = decision.usage
         for question in questions:
             self._questions.labels(type(question).__name__.lower()).inc()
@@ -87,7 +84,6 @@ class ServeMetrics:
         self._tokens.labels("generated").inc(n_generated)
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -332,7 +332,6 @@ class _Output:
         self._text = ""  # of this item
 
     def take(self, step: Step) -> Iterator[dict[str, Any]]:
-        """Return the events for a step."""
         if isinstance(step, CallPiece | ToolCall):
             yield from self._take_call(step)
         elif isinstance(step, ReasoningPiece):

@@ -328,21 +328,17 @@ class Connections:
         return True
 
     def remove(self, connection: Connection) -> None:
-        """Remove a closed connection."""
         self._open.discard(connection)
         self.note_busy(connection)
 
     def note_busy(self, connection: Connection) -> None:
-        """Mark a connection as busy with a request."""
         self._idle.pop(connection, None)
 
     def note_idle(self, connection: Connection) -> None:
-        """Mark a connection as waiting for a request."""
         if connection in self._open:
             self._idle[connection] = None
 
     def abort_all(self) -> None:
-        """Close all connections without responses."""
         for connection in list(self._open):
             connection.abort()
 
@@ -417,7 +413,6 @@ class Connection(asyncio.Protocol):
         self.connections.note_idle(self)
 
     def abort(self) -> None:
-        """Close the connection without a response."""
         self.connections.remove(self)
         self._transport.abort()
 

@@ -122,7 +122,6 @@ def _allowed_origin(origin: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an IP address rather than a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -197,7 +197,6 @@ def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[
 
 
 def _runs(context: RequestContext, request: AnswerRequest, with_steps: bool) -> list[Run[Any]]:
-    """Return the runs that write the answers."""
     session, talk, reasoning = context.model.session, request.talk, None
     _check_bias(session, request.sampling)
     with _naming_fields(context, request):

@@ -205,10 +205,8 @@ class CompletionFields(TextFields):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """The stop strings."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
     def with_usage(self) -> bool:
-        """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
