@@ -38,7 +38,7 @@ from faults.operations import OPERATIONS
 from stage import ACTIONS, CHAT, Stage
 
 from eliza_ffi import Gbnf
-from eliza_ffi.elizaos import SyncStreamingRunner, generate_args
+from eliza_ffi.elizaos import generate_args, runner_of
 from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -182,7 +182,7 @@ class Soak:
     ) -> None:
         self._stage = Stage(Library(), folder, n_ctx=2048, seed=seed)
         self.model = self._stage.model
-        self._runner = SyncStreamingRunner(self.model.binding, self.model.session.ctx)
+        self._runner = runner_of(self.model)
         self.done: Counter[str] = Counter()  # how often each activity was completed
         self.problems: list[str] = []  # wrong results and unexpected errors
         self._folder = folder

@@ -6,12 +6,12 @@ from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePa
 from ..structured.sampler_plan import SpanOverride, SpanSamplerPlan
 from ..structured.skeleton import Skeleton
 from .actions import Action, Parameter
-from .adapter import choice_args, choice_from, fill_args, generate_args, plan, runner_of
+from .adapter import fill_args, generate_args, plan, runner_of
 from .aosp import AospStreamingLlmBinding
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs, Usage
 from .planning import ActionSkeleton, ParametersSkeleton
 from .rtkt import encode_descriptor, encode_rtkt
-from .runner import FfiStreamingRunner, SyncStreamingRunner
+from .runner import FfiStreamingRunner
 
 __all__ = [
     "Action",
@@ -26,13 +26,10 @@ __all__ = [
     "Skeleton",
     "SpanOverride",
     "SpanSamplerPlan",
-    "SyncStreamingRunner",
     "TokenTreeDescriptor",
     "TokenTreeLeaf",
     "TokenTreePayload",
     "Usage",
-    "choice_args",
-    "choice_from",
     "encode_descriptor",
     "encode_rtkt",
     "fill_args",

@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..checks import check_kind
-from ..choices.label_set import ChoiceResult, LabelSet
 from ..model import Model
 from ..session.options import AnyPrompt
-from ..session.requests import choice_request, fill_request, generate_request
-from ..session.results import choice_of
+from ..session.requests import fill_request, generate_request
 from ..structured.fill_result import FilledSpan, FillResult
 from .actions import Action
-from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
+from .arguments import FfiStreamingGenerateArgs, FillArgs
 from .planning import ActionSkeleton
 from .runner import FfiStreamingRunner
 
@@ -40,37 +38,6 @@ def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStream
     token_tree = {name: settings.pop(name) for name in TOKEN_TREE_FIELDS & settings.keys()}
     request = generate_request(model.session, prompt, method="generate_args", **settings)
     return replace(FfiStreamingGenerateArgs.of(request), **token_tree)
-
-
-def choice_args(
-    model: Model, prompt: AnyPrompt, choices: LabelSet[Any], **settings: Any
-) -> FfiStreamingGenerateArgs:
-    """Return the runner's arguments for a choice.
-
-    `prompt`, `choices` and `settings` are as in
-    :meth:`Model.choose <eliza_ffi.model.Model.choose>`; `choices` must be a LabelSet.
-    """
-    check_kind("model", model, Model, "a Model")
-    check_kind("choices", choices, LabelSet, "a LabelSet")
-    request = choice_request(model.session, prompt, choices, method="choice_args", **settings)
-    return FfiStreamingGenerateArgs.of(request)
-
-
-def choice_from(
-    choices: LabelSet[Any],
-    args: FfiStreamingGenerateArgs,
-    result: FfiStreamingResult,
-    seconds: float,
-) -> ChoiceResult[Any]:
-    """Convert the result of a run with :func:`choice_args` to a ChoiceResult.
-
-    Pass the labels given to :func:`choice_args` as `choices`, its return value as `args`, and the
-    runner's result as `result`. `seconds` is the duration of the run.
-    """
-    check_kind("choices", choices, LabelSet, "a LabelSet")
-    check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
-    check_kind("result", result, FfiStreamingResult, "an FfiStreamingResult")
-    return choice_of(choices, args.to_request(), result.to_run_result(), seconds)
 
 
 def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -> FillArgs:

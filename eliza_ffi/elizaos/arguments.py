@@ -240,17 +240,6 @@ class FfiStreamingResult:
         }
         return cls(usage=usage, **same)
 
-    def to_run_result(self) -> RunResult:
-        """Convert this to a result of this package."""
-        same = {each.name: getattr(self, each.name) for each in fields(self)}
-        usage: Usage = same.pop("usage")
-        return RunResult(
-            prompt_tokens=usage.prompt_tokens,
-            drafted=usage.drafted,
-            accepted=usage.accepted,
-            **same,
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class FillArgs:

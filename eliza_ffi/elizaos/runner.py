@@ -1,16 +1,14 @@
-"""elizaOS's streaming runner, asynchronous and synchronous."""
+"""elizaOS's streaming runner."""
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 from ..checks import check_kind
-from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..session.filling import Filling, check_fills
@@ -28,38 +26,7 @@ T = TypeVar("T")
 logger = logging.getLogger("eliza_ffi")
 
 
-class _Runner:
-    def __init__(self, binding: CffiBinding, ctx: Any) -> None:
-        self.binding = binding
-        self.ctx = ctx
-        self._has_warned = False
-
-    def generation(self, args: FfiStreamingGenerateArgs) -> Run[StreamStep | RunResult]:
-        """Return a generation that has not started; the last step is its result."""
-        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
-        request = args.to_request()
-        check_request(self.binding, request)
-        return self._run_of(
-            lambda run: Generation(run, request, self._warn_once).steps(), args.slot_id
-        )
-
-    def filling(self, args: FillArgs) -> Run[FilledSpan | FillResult]:
-        """Return a run that fills a skeleton and has not started; the last step is its result."""
-        check_kind("args", args, FillArgs, "a FillArgs")
-        check_fills(self.binding)
-        request = args.to_request()
-        return self._run_of(lambda run: Filling(run, request).steps(), args.generation.slot_id)
-
-    def _run_of(self, steps: Callable[[Run[T]], Generator[T, None, None]], slot_id: int) -> Run[T]:
-        return Run(self, steps, slot_id=slot_id)
-
-    def _warn_once(self, reason: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning("%s", reason)
-
-
-class FfiStreamingRunner(_Runner):
+class FfiStreamingRunner:
     """Generates on an event loop without blocking it.
 
     Parameters
@@ -85,12 +52,38 @@ class FfiStreamingRunner(_Runner):
     """
 
     def __init__(self, binding: CffiBinding, ctx: Any, scheduler: Scheduler | None = None) -> None:
-        super().__init__(binding, ctx)
+        self.binding = binding
+        self.ctx = ctx
+        self._has_warned = False
         self._scheduler = scheduler or Scheduler(
             Turns(MOST_SLOTS, math.inf),
             Threads(MOST_SLOTS, "eliza-ffi"),
             slots_wait=True,
         )
+
+    def generation(self, args: FfiStreamingGenerateArgs) -> Run[StreamStep | RunResult]:
+        """Return a generation that has not started; the last step is its result."""
+        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
+        request = args.to_request()
+        check_request(self.binding, request)
+        return self._run_of(
+            lambda run: Generation(run, request, self._warn_once).steps(), args.slot_id
+        )
+
+    def filling(self, args: FillArgs) -> Run[FilledSpan | FillResult]:
+        """Return a run that fills a skeleton and has not started; the last step is its result."""
+        check_kind("args", args, FillArgs, "a FillArgs")
+        check_fills(self.binding)
+        request = args.to_request()
+        return self._run_of(lambda run: Filling(run, request).steps(), args.generation.slot_id)
+
+    def _run_of(self, steps: Callable[[Run[T]], Generator[T, None, None]], slot_id: int) -> Run[T]:
+        return Run(self, steps, slot_id=slot_id)
+
+    def _warn_once(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s", reason)
 
     def close(self) -> None:
         """End the threads: idle ones now, the others when their generations end.
@@ -165,83 +158,3 @@ class FfiStreamingRunner(_Runner):
                 if isinstance(step, StreamStep) and step.text:
                     await tell(args.on_text_chunk, step.text)
                 yield step
-
-
-class SyncStreamingRunner(_Runner):
-    """Generates on the calling thread, and blocks it.
-
-    Parameters
-    ----------
-    binding
-        The library.
-    ctx
-        The context to generate with, which the binding has created.
-    """
-
-    def __init__(self, binding: CffiBinding, ctx: Any) -> None:
-        super().__init__(binding, ctx)
-        self._slots: dict[int, threading.Lock] = {}
-        self._owners: dict[int, int] = {}
-
-    def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
-        """Generate to the end; see :meth:`FfiStreamingRunner.generate_with_usage`."""
-        return self.run(self.generation(args), args.on_text_chunk)
-
-    def run(
-        self,
-        generation: Run[StreamStep | RunResult],
-        on_text_chunk: Callable[[str], Any] | None = None,
-    ) -> FfiStreamingResult:
-        """Run a generation to the end. Another thread may cancel it."""
-        result: Any = None
-        for step in self._drive(generation, on_text_chunk):
-            result = step
-        return FfiStreamingResult.of(result)
-
-    def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
-        """Yield each step when it is generated. To stop early, close or discard the iterator."""
-        return self._steps(self._drive(self.generation(args), args.on_text_chunk))
-
-    def _steps(
-        self, steps: Generator[StreamStep | RunResult, None, None]
-    ) -> Generator[StreamStep, None, None]:
-        """Yield steps without the result."""
-        with closing(steps):
-            for step in steps:
-                if isinstance(step, StreamStep):
-                    yield step
-
-    def fill_stream(self, args: FillArgs) -> Generator[FilledSpan | FillResult, None, None]:
-        """Yield each span of a skeleton when it is filled, then the result."""
-        return self._drive(self.filling(args))
-
-    def _drive(
-        self, run: Run[T], on_text_chunk: Callable[[str], Any] | None = None
-    ) -> Generator[T, None, None]:
-        """Yield the steps of a run in its slot, and its result when the slot is free again."""
-        with self._slot(run.slot_id), closing(run.steps()) as steps:
-            for step in steps:
-                if isinstance(step, RunResult | FillResult):
-                    break
-                if isinstance(step, StreamStep) and step.text and on_text_chunk is not None:
-                    on_text_chunk(step.text)
-                yield step
-        yield step
-
-    @contextmanager
-    def _slot(self, slot_id: int) -> Iterator[None]:
-        if slot_id < 0:
-            yield
-            return
-        this_thread = threading.get_ident()
-        if self._owners.get(slot_id) == this_thread:
-            raise InvalidArgumentError(
-                f"slot {slot_id} is busy with an unfinished generate_stream of this thread, "
-                f"which would wait for itself for ever; close that stream first"
-            )
-        with self._slots.setdefault(slot_id, threading.Lock()):
-            self._owners[slot_id] = this_thread
-            try:
-                yield
-            finally:
-                del self._owners[slot_id]

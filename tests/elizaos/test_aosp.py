@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from older_fake import BYTES, STREAM, TEXT, TRIE, Fakes, functions_of_version
+from sync_runner import SyncRunner
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.elizaos.aosp import AospStreamingLlmBinding
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.loading import Library
@@ -107,7 +108,7 @@ def test_a_runner_accepts_this_binding(fakes: Fakes) -> None:
     fake = fakes(STREAM, 10)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=1024)
     ctx = binding.create("any")
-    result = SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
+    result = SyncRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
     assert result.text == TEXT
     assert context_size_of(fake.config) == 1024
     binding.destroy(ctx)

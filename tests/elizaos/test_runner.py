@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
 from contextlib import aclosing
 
 import numpy as np
@@ -17,7 +16,6 @@ from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
     FfiStreamingResult,
     FfiStreamingRunner,
-    SyncStreamingRunner,
     Usage,
 )
 from eliza_ffi.errors import (
@@ -38,18 +36,9 @@ PAYLOAD = TokenTreePayload(
 )
 PULLED = ["open", "prefill", "set_token_trie", "next", "next", "next", "clear_token_trie", "close"]
 
-Run = Callable[[RecordingBinding, FfiStreamingGenerateArgs], FfiStreamingResult]
 
-
-def run_async(binding: RecordingBinding, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
+def run(binding: RecordingBinding, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
     return asyncio.run(FfiStreamingRunner(binding, "ctx").generate_with_usage(args))
-
-
-def run_sync(binding: RecordingBinding, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
-    return SyncStreamingRunner(binding, "ctx").generate_with_usage(args)
-
-
-both_runners = pytest.mark.parametrize("run", [run_async, run_sync])
 
 
 def args_with(**changes: object) -> FfiStreamingGenerateArgs:
@@ -60,8 +49,7 @@ def args_with(**changes: object) -> FfiStreamingGenerateArgs:
 # ---- order -------------------------------------------------------------------------------------
 
 
-@both_runners
-def test_calls_are_open_prefill_set_next_clear_close(run: Run) -> None:
+def test_calls_are_open_prefill_set_next_clear_close() -> None:
     binding = RecordingBinding()
     result = run(binding, args_with(token_tree_mode=1 | STOP_AT_LEAF))
     assert binding.calls == PULLED
@@ -71,15 +59,13 @@ def test_calls_are_open_prefill_set_next_clear_close(run: Run) -> None:
     assert result.usage == Usage(prompt_tokens=3, completion_tokens=4, drafted=2, accepted=1)
 
 
-@both_runners
-def test_without_a_payload_no_trie_is_set_or_cleared(run: Run) -> None:
+def test_without_a_payload_no_trie_is_set_or_cleared() -> None:
     binding = RecordingBinding()
     run(binding, args_with(token_tree_payload=None))
     assert binding.calls == ["open", "prefill", "next", "next", "next", "close"]
 
 
-@both_runners
-def test_the_leaf_is_read_before_the_trie_is_cleared(run: Run) -> None:
+def test_the_leaf_is_read_before_the_trie_is_cleared() -> None:
     binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
     result = run(binding, args_with())
     assert binding.calls[-3:] == ["token_trie_leaf", "clear_token_trie", "close"]
@@ -87,8 +73,7 @@ def test_the_leaf_is_read_before_the_trie_is_cleared(run: Run) -> None:
     assert result.leaf.name == "A"
 
 
-@both_runners
-def test_the_finish_reason_does_not_need_the_librarys_counters(run: Run) -> None:
+def test_the_finish_reason_does_not_need_the_librarys_counters() -> None:
     """This binding lacks the counters."""
     assert run(RecordingBinding(), args_with()).finish_reason == "end"
     binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
@@ -97,8 +82,7 @@ def test_the_finish_reason_does_not_need_the_librarys_counters(run: Run) -> None
     assert run(binding, args_with(max_tokens=4)).finish_reason == "length"
 
 
-@both_runners
-def test_choices_are_scored_after_the_trie_is_set_and_before_the_first_pull(run: Run) -> None:
+def test_choices_are_scored_after_the_trie_is_set_and_before_the_first_pull() -> None:
     binding = RecordingBinding(has=ALL | {"token_trie_scores"})
     result = run(binding, args_with(score_leaves=True))
     begin = ["open", "prefill", "set_token_trie", "token_trie_scores"]
@@ -108,8 +92,7 @@ def test_choices_are_scored_after_the_trie_is_set_and_before_the_first_pull(run:
     assert np.allclose(np.exp(result.leaf_logprobs), [0.25, 0.75])
 
 
-@both_runners
-def test_choices_are_scored_only_on_request_and_with_a_trie(run: Run) -> None:
+def test_choices_are_scored_only_on_request_and_with_a_trie() -> None:
     for binding, changes in (
         (RecordingBinding(has=ALL), {}),
         (RecordingBinding(has=ALL), {"score_leaves": True, "token_tree_payload": None}),
@@ -119,8 +102,7 @@ def test_choices_are_scored_only_on_request_and_with_a_trie(run: Run) -> None:
         assert "token_trie_scores" not in binding.calls
 
 
-@both_runners
-def test_every_config_field_reaches_the_library(run: Run) -> None:
+def test_every_config_field_reaches_the_library() -> None:
     expected = StreamConfig(
         max_tokens=9,
         temperature=0.5,
@@ -143,23 +125,20 @@ def test_every_config_field_reaches_the_library(run: Run) -> None:
     assert binding.configs == [expected]
 
 
-@both_runners
-def test_only_descriptors_with_the_given_path_are_sent(run: Run) -> None:
+def test_only_descriptors_with_the_given_path_are_sent() -> None:
     binding = RecordingBinding()
     run(binding, args_with(token_tree_path="status"))
     assert binding.payloads == [(PAYLOAD.select("status").to_json(), 0)]
 
 
-@both_runners
-def test_an_unknown_path_is_rejected_before_a_stream_is_opened(run: Run) -> None:
+def test_an_unknown_path_is_rejected_before_a_stream_is_opened() -> None:
     binding = RecordingBinding()
     with pytest.raises(TokenTrieError, match="'actions'; its paths are 'action', 'status'"):
         run(binding, args_with(token_tree_path="actions"))
     assert binding.calls == []
 
 
-@both_runners
-def test_empty_text_chunks_are_not_reported(run: Run) -> None:
+def test_empty_text_chunks_are_not_reported() -> None:
     chunks: list[str] = []
     steps = [StreamStep((1,), "", False), StreamStep((2,), "é", False), StreamStep((), "", True)]
     run(RecordingBinding(steps), args_with(on_text_chunk=chunks.append))
@@ -173,12 +152,11 @@ def test_an_asynchronous_text_callback_is_awaited() -> None:
         await asyncio.sleep(0)
         chunks.append(text)
 
-    run_async(RecordingBinding(), args_with(on_text_chunk=on_text_chunk))
+    run(RecordingBinding(), args_with(on_text_chunk=on_text_chunk))
     assert chunks == ["one", "two", "end"]
 
 
-@both_runners
-def test_a_full_context_ends_the_generation_and_keeps_the_text(run: Run) -> None:
+def test_a_full_context_ends_the_generation_and_keeps_the_text() -> None:
     """Without any text, ContextFullError is raised."""
     full = ContextFullError("context full")
     binding = RecordingBinding(failures={"next:1": full})
@@ -193,7 +171,6 @@ def test_a_full_context_ends_the_generation_and_keeps_the_text(run: Run) -> None
 # ---- errors and early exits --------------------------------------------------------------------
 
 
-@both_runners
 @pytest.mark.parametrize(
     ("point", "calls"),
     [
@@ -208,7 +185,7 @@ def test_a_full_context_ends_the_generation_and_keeps_the_text(run: Run) -> None
     ],
 )
 def test_an_error_in_any_call_clears_the_trie_and_closes_the_stream(
-    run: Run, point: str, calls: list[str]
+    point: str, calls: list[str]
 ) -> None:
     binding = RecordingBinding(failures={point: NativeFaultError(f"broken at {point}")})
     with pytest.raises(NativeFaultError, match=f"broken at {point}"):
@@ -216,9 +193,8 @@ def test_an_error_in_any_call_clears_the_trie_and_closes_the_stream(
     assert binding.calls == calls
 
 
-@both_runners
 @pytest.mark.parametrize("point", ["token_trie_scores", "stats", "token_trie_leaf"])
-def test_an_error_while_reading_results_clears_and_closes(run: Run, point: str) -> None:
+def test_an_error_while_reading_results_clears_and_closes(point: str) -> None:
     failures: dict[str, BaseException] = {point: NativeFaultError("broken")}
     binding = RecordingBinding(has=ALL | {point}, failures=failures)
     with pytest.raises(NativeFaultError, match="broken"):
@@ -226,22 +202,13 @@ def test_an_error_while_reading_results_clears_and_closes(run: Run, point: str) 
     assert binding.calls[-3:] == [point, "clear_token_trie", "close"]
 
 
-@both_runners
-def test_an_exception_in_the_text_callback_clears_and_closes(run: Run) -> None:
+def test_an_exception_in_the_text_callback_clears_and_closes() -> None:
     def on_text_chunk(text: str) -> None:
         raise ZeroDivisionError(text)
 
     binding = RecordingBinding()
     with pytest.raises(ZeroDivisionError, match="one"):
         run(binding, args_with(on_text_chunk=on_text_chunk))
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
-
-
-def test_an_abandoned_synchronous_iterator_clears_and_closes() -> None:
-    binding = RecordingBinding()
-    for step in SyncStreamingRunner(binding, "ctx").generate_stream(args_with()):
-        assert step.text == "one"
-        break
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
@@ -360,7 +327,7 @@ def test_after_a_cancel_during_open_only_close_is_called() -> None:
 def test_a_cancel_by_the_library_raises_generation_cancelled() -> None:
     binding = RecordingBinding(failures={"next:1": GenerationCancelledError("cancelled")})
     with pytest.raises(GenerationCancelledError):
-        run_async(binding, args_with())
+        run(binding, args_with())
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
@@ -514,39 +481,12 @@ def test_one_runner_serves_several_event_loops() -> None:
     assert binding.calls == PULLED * 2
 
 
-def test_synchronous_generations_of_one_slot_wait_for_each_other() -> None:
-    binding = RecordingBinding()
-    runner = SyncStreamingRunner(binding, "ctx")
-    first = runner.generate_stream(args_with(slot_id=0))
-    next(first)
-    other = threading.Thread(target=lambda: runner.generate_with_usage(args_with(slot_id=0)))
-    other.start()
-    other.join(0.05)
-    assert binding.calls.count("open") == 1
-    list(first)
-    other.join(10)
-    assert binding.calls == PULLED * 2
-    assert binding.most_running == 1
-
-
-def test_waiting_for_an_unfinished_stream_of_the_same_thread_raises() -> None:
-    """Waiting would be a deadlock, because only this thread can finish the stream."""
-    runner = SyncStreamingRunner(RecordingBinding(), "ctx")
-    unfinished = runner.generate_stream(args_with(slot_id=0))
-    next(unfinished)
-    with pytest.raises(InvalidArgumentError, match="slot 0 is busy with an unfinished"):
-        runner.generate_with_usage(args_with(slot_id=0))
-    unfinished.close()
-    assert runner.generate_with_usage(args_with(slot_id=0)).text == "onetwoend"
-
-
 # ---- without a usable trie -----------------------------------------------------------------------
 
 
-@both_runners
 @pytest.mark.parametrize("missing", ["set_token_trie", "clear_token_trie"])
 def test_without_a_trie_function_the_grammar_is_used_alone(
-    run: Run, missing: str, caplog: pytest.LogCaptureFixture
+    missing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     binding = RecordingBinding(has=ALL - {missing})
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
@@ -560,15 +500,14 @@ def test_each_runner_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     binding = RecordingBinding(has=ALL - {"set_token_trie"})
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
         for _ in range(2):
-            runner = SyncStreamingRunner(binding, "ctx")
+            runner = FfiStreamingRunner(binding, "ctx")
             for _ in range(3):
-                runner.generate_with_usage(args_with())
+                asyncio.run(runner.generate_with_usage(args_with()))
     assert len(caplog.records) == 2
 
 
-@both_runners
 def test_a_rejected_payload_raises_or_falls_back_to_the_grammar(
-    run: Run, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The argument `on_trie_error` decides."""
     binding = RecordingBinding(failures={"set_token_trie": TokenTrieError("token 9 is too large")})

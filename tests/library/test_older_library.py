@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from older_fake import BYTES, REFUSE, STREAM, TEXT, TRIE, Fake, Fakes, bound
+from sync_runner import SyncRunner
 
 from eliza_ffi import Gbnf, cli
 from eliza_ffi.choices.label_set import string_choices
@@ -18,7 +19,6 @@ from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
     FfiStreamingResult,
     FfiStreamingRunner,
-    SyncStreamingRunner,
     generate_args,
 )
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
@@ -43,13 +43,13 @@ def test_text_chunks_are_whole_characters(fake: Fake) -> None:
     binding, ctx = bound(fake)
     chunks: list[str] = []
     args = FfiStreamingGenerateArgs([1], on_text_chunk=chunks.append)
-    SyncStreamingRunner(binding, ctx).generate_with_usage(args)
+    SyncRunner(binding, ctx).generate_with_usage(args)
     assert chunks == list(TEXT)
 
 
 def test_an_incomplete_last_character_is_reported_as_u_fffd(fake: Fake) -> None:
     binding, ctx = bound(fake)
-    runner = SyncStreamingRunner(binding, ctx)
+    runner = SyncRunner(binding, ctx)
     result = runner.generate_with_usage(FfiStreamingGenerateArgs([1], max_tokens=3))
     assert result.text == "Gr\ufffd"
     assert result.tokens == BYTES[:3]
@@ -67,7 +67,7 @@ def test_counters_that_an_older_library_lacks_are_0(fakes: Fakes) -> None:
 def test_without_the_probe_the_result_of_set_token_trie_is_ignored(fakes: Fakes) -> None:
     fake = fakes(STREAM | TRIE - {"token_trie_supported"})
     binding, ctx = bound(fake)
-    result = SyncStreamingRunner(binding, ctx).generate_with_usage(ARGS)
+    result = SyncRunner(binding, ctx).generate_with_usage(ARGS)
     assert result.text == TEXT
     assert fake.calls[:3] == ["open", "prefill", "set"]
     assert fake.calls[-2:] == ["clear", "close"]
@@ -81,7 +81,7 @@ def test_an_error_contains_the_librarys_message(fake: Fake) -> None:
     with pytest.raises(
         InvalidArgumentError, match=r"cannot prefill 2 tokens: token 2 is not for prompts"
     ):
-        SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([REFUSE, 1]))
+        SyncRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([REFUSE, 1]))
     assert fake.calls == ["open", "prefill", "close"]
 
 
@@ -151,7 +151,7 @@ def test_the_older_engine_uses_the_grammar_instead_of_choices(
         token_tree_payload=choices.payload(older_model.tokenize, older_model.detokenize),
     )
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
-        runner = (FfiStreamingRunner if is_async else SyncStreamingRunner)(
+        runner = (FfiStreamingRunner if is_async else SyncRunner)(
             older_model.binding, older_model.session.ctx
         )
         for _ in range(2):

@@ -20,9 +20,10 @@ from older_fake import (
     functions_of_version,
     opened,
 )
+from sync_runner import SyncRunner
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import (
     AbiMismatchError,
     InvalidArgumentError,
@@ -54,7 +55,7 @@ def payload(name: str) -> TokenTreePayload:
 def test_every_version_generates(version: int, fakes: Fakes) -> None:
     fake = fakes(functions_of_version(version), version)
     binding, ctx = bound(fake)
-    result = SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
+    result = SyncRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))
     assert (result.text, result.tokens) == (TEXT, BYTES)
 
 
@@ -180,7 +181,7 @@ def test_unsupported_kv_types_are_rejected(fakes: Fakes) -> None:
 def test_a_rejected_trie_raises(fakes: Fakes) -> None:
     fake = fakes(STREAM | TRIE)
     binding, ctx = bound(fake)
-    runner = SyncStreamingRunner(binding, ctx)
+    runner = SyncRunner(binding, ctx)
     strict = FfiStreamingGenerateArgs([1], token_tree_payload=payload("REFUSE"))
     with pytest.raises(TokenTrieError, match="the library rejected the token trie: status -2"):
         runner.generate_with_usage(strict)

@@ -23,9 +23,6 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
 from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.elizaos import (
-    SyncStreamingRunner,
-    choice_args,
-    choice_from,
     generate_args,
     runner_of,
 )
@@ -38,7 +35,10 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import ChoiceResult, Model
+from eliza_ffi.session.requests import choice_request, generate_request
+from eliza_ffi.session.results import RunResult, choice_of
 
+A_RESULT = RunResult("a", (1,), 1, 0, 0, None, "end", None)
 ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND", "Grüße", "two words", "日本"]
 
 
@@ -256,12 +256,11 @@ def test_a_label_that_does_not_fit_the_context_raises(
 
 def test_generated_text_that_is_not_a_label_is_a_fault(model: Model) -> None:
     labels = string_choices(["yes", "no"])
-    args = choice_args(model, "x", labels)
-    result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
-    other = replace(result, leaf=None, text="maybe")
+    request = choice_request(model.session, "x", labels)
+    result = replace(A_RESULT, finish_reason="leaf", text="maybe")
     said = r"one of the 2 labels, got 'maybe' \(finish reason leaf\)"
     with pytest.raises(NativeFaultError, match=said):
-        choice_from(labels, args, other, 0.0)
+        choice_of(labels, request, result, 0.0)
 
 
 def test_a_label_that_the_tokenizer_cannot_write_is_named() -> None:
@@ -276,17 +275,16 @@ def test_the_same_labels_are_tokenized_only_once(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = string_choices(["once", "twice"])
-    first = choice_args(model, "x", labels).prepared_choices
+    first = choice_request(model.session, "x", labels).constraint
     monkeypatch.setattr(model.binding, "prepare_choices", pytest.fail)
-    second = choice_args(model, "x", string_choices(["once", "twice"])).prepared_choices
+    second = choice_request(model.session, "x", string_choices(["once", "twice"])).constraint
     assert first is not None and second is first
 
 
 def test_a_request_without_labels_has_no_choice_result(model: Model) -> None:
-    args = generate_args(model, "x", max_tokens=1)
-    result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
+    request = generate_request(model.session, "x", max_tokens=1)
     with pytest.raises(InvalidArgumentError, match="the request has no labels"):
-        choice_from(string_choices(["A"]), args, result, 0.0)
+        choice_of(string_choices(["A"]), request, A_RESULT, 0.0)
 
 
 # ---- Errors ---------------------------------------------------------------------------------

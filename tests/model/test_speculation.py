@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from older_fake import STREAM, Fakes
+from sync_runner import SyncRunner
 
 from eliza_ffi import CacheOptions, Gbnf, Sampling, Speculation, cli
 from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
-    SyncStreamingRunner,
     generate_args,
     runner_of,
 )
@@ -142,7 +142,7 @@ def args(model: Model, model_path: Path) -> FfiStreamingGenerateArgs:
 
 
 def by_the_synchronous_runner(model: Model, args: FfiStreamingGenerateArgs) -> list[StreamStep]:
-    runner = SyncStreamingRunner(model.binding, model.session.ctx)
+    runner = SyncRunner(model.binding, model.session.ctx)
     return list(runner.generate_stream(args))
 
 

@@ -38,7 +38,7 @@ from eliza_ffi import library as native
 from eliza_ffi.decisions.deciding import DecideSettings
 from eliza_ffi.decisions.prompt_settings import PromptArguments, PromptSettings
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
-from eliza_ffi.elizaos import choice_args, runner_of
+from eliza_ffi.elizaos import runner_of
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import Sampling, parse_order
@@ -229,11 +229,6 @@ def of_model(model: Model) -> Iterator[Subject]:
     yield of(elizaos.runner_of, model=model)
     call = model.call_tool(CONVERSATION, TOOLS, "required")
     yield of(call.result, content="done")
-    two = choices.LabelSet(["GO", "STAY"], ["GO", "STAY"])
-    yield of(elizaos.choice_args, choices=two, **given)
-    args = choice_args(model, PROMPT, two)
-    result = elizaos.SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
-    yield of(elizaos.choice_from, choices=two, args=args, result=result, seconds=1.0)
 
 
 def of_choices(model: Model) -> Iterator[Subject]:
@@ -405,7 +400,6 @@ def of_texts(model: Model) -> Iterator[Subject]:
 
 
 def of_runner(model: Model) -> Iterator[Subject]:
-    where: dict[str, Any] = {"binding": model.binding, "ctx": model.session.ctx}
     skeleton = structured.Skeleton((structured.SkeletonSpan("boolean", "is_so"),))
     args = elizaos.FfiStreamingGenerateArgs([1, 2], max_tokens=1)
     fill_args = elizaos.FillArgs(skeleton, args)
@@ -416,13 +410,13 @@ def of_runner(model: Model) -> Iterator[Subject]:
     yield of(session.CacheOptions)
     yield of(session.Speculation)
     yield of(session.FillRequest, skeleton=skeleton, generation=args.to_request())
-    for each in (elizaos.SyncStreamingRunner(**where), runner_of(model)):
-        yield of(each.generation, args=args)
-        yield of(each.filling, args=fill_args)
-        yield of(each.generate_with_usage, args=args)
-        yield of(each.generate_stream, args=args)
-        yield of(each.fill_stream, args=fill_args)
-    yield of(runner_of(model).whole_stream, args=args)
+    runner = runner_of(model)
+    yield of(runner.generation, args=args)
+    yield of(runner.filling, args=fill_args)
+    yield of(runner.generate_with_usage, args=args)
+    yield of(runner.generate_stream, args=args)
+    yield of(runner.fill_stream, args=fill_args)
+    yield of(runner.whole_stream, args=args)
 
 
 def of_library(model: Model) -> Iterator[Subject]:
@@ -578,20 +572,20 @@ LEFT_OUT = {
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
         *("chat.ChatTokenizer.around", "decisions.QuestionCalibration.sets_of"),
-        *("elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner", "elizaos.FillArgs.of"),
-        *("elizaos.SyncStreamingRunner.run", "elizaos.FfiStreamingGenerateArgs.of"),
+        *("elizaos.FfiStreamingRunner", "elizaos.FillArgs.of"),
+        "elizaos.FfiStreamingGenerateArgs.of",
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.AsyncTextStream"),
         "session.TextStream",
         *(
             "session.Reading.take",
             "structured.StructuredResult.of",
             "structured.Guidance.schema_text",
+            "structured.GuidanceSource.accept_all",
             "structured.TokenTexts.starting_with",
         ),
         *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
         "structured.AnswerWriter.write_value",
     },
-    "takes a run, which only the package creates": {"elizaos.SyncStreamingRunner.run"},
     "takes seconds": {"decisions.DecisionReport.save_plots"},
     "called for every token, so a check would be slow": {
         *("library.CffiBinding.next", "library.CffiBinding.next_many"),

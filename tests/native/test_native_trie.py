@@ -17,11 +17,12 @@ from effort import share
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sync_runner import SyncRunner
 from token_trie import build_token_trie
 
 from bench.choosing.other_libraries import Logits
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingResult, SyncStreamingRunner
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingResult
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
@@ -89,7 +90,7 @@ def hooks(hooks_path: Path) -> Hooks:
 @dataclass(frozen=True)
 class Subject:
     model: Model
-    runner: SyncStreamingRunner
+    runner: SyncRunner
     n_vocab: int
 
     def generate(
@@ -106,7 +107,7 @@ def subject(
     path = random_model_path(request.param, n_embd=64, n_layers=2, seed=1)
     with Model(path, library=library, n_ctx=512, n_threads=1, seed=7) as model:
         n_vocab = model.describe()["model"]["n_vocab"]
-        yield Subject(model, SyncStreamingRunner(model.binding, model.session.ctx), n_vocab)
+        yield Subject(model, SyncRunner(model.binding, model.session.ctx), n_vocab)
 
 
 # ---- the trie ----------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
     FfiStreamingRunner,
     FillArgs,
-    SyncStreamingRunner,
 )
 from eliza_ffi.errors import (
     ContextFullError,
@@ -92,21 +91,12 @@ SKELETON = Skeleton.from_dict(
 )
 ORDER = ["open", "prefill", "fill", "fill", "fill", "stats", "close"]
 
-Run = Callable[[FillingBinding, FillArgs], list[FilledSpan | FillResult]]
 
-
-def run_async(binding: FillingBinding, args: FillArgs) -> list[FilledSpan | FillResult]:
+def run(binding: FillingBinding, args: FillArgs) -> list[FilledSpan | FillResult]:
     async def gather() -> list[FilledSpan | FillResult]:
         return [step async for step in FfiStreamingRunner(binding, "ctx").fill_stream(args)]
 
     return asyncio.run(gather())
-
-
-def run_sync(binding: FillingBinding, args: FillArgs) -> list[FilledSpan | FillResult]:
-    return list(SyncStreamingRunner(binding, "ctx").fill_stream(args))
-
-
-both_runners = pytest.mark.parametrize("run", [run_async, run_sync])
 
 
 def args_of(skeleton: Fillable, **more: Any) -> FillArgs:
@@ -116,7 +106,7 @@ def args_of(skeleton: Fillable, **more: Any) -> FillArgs:
 
 
 def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult:
-    *_, result = run_sync(binding, args_of(skeleton, **more))
+    *_, result = run(binding, args_of(skeleton, **more))
     assert isinstance(result, FillResult)
     return result
 
@@ -124,8 +114,7 @@ def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult
 # ---- Answers --------------------------------------------------------------------------------
 
 
-@both_runners
-def test_the_order_is_open_prefill_fill_close(run: Run) -> None:
+def test_the_order_is_open_prefill_fill_close() -> None:
     binding = FillingBinding(has=ALL | {"fill"})
     *spans, result = run(binding, args_of(SKELETON))
     assert binding.calls == [call for call in ORDER if call != "stats"]
@@ -242,9 +231,8 @@ def test_tokens_after_a_healed_prompt_are_counted_from_the_end(
 # ---- Errors ---------------------------------------------------------------------------------
 
 
-@both_runners
 @pytest.mark.parametrize("call", ["fill:0", "fill:2"])
-def test_a_failure_closes_the_stream_and_keeps_earlier_spans(run: Run, call: str) -> None:
+def test_a_failure_closes_the_stream_and_keeps_earlier_spans(call: str) -> None:
     binding = FillingBinding(failures={call: NativeFaultError("no decode")})
     with pytest.raises(FillError, match="no decode") as caught:
         run(binding, args_of(SKELETON))
@@ -252,9 +240,8 @@ def test_a_failure_closes_the_stream_and_keeps_earlier_spans(run: Run, call: str
     assert binding.calls[-1] == "close"
 
 
-@both_runners
 @pytest.mark.parametrize("call", ["open", "prefill"])
-def test_a_failure_before_the_first_span_is_not_wrapped(run: Run, call: str) -> None:
+def test_a_failure_before_the_first_span_is_not_wrapped(call: str) -> None:
     binding = FillingBinding(failures={call: ContextFullError("too long")})
     with pytest.raises(ContextFullError, match="too long"):
         run(binding, args_of(SKELETON))
@@ -315,15 +302,11 @@ def test_stopping_early_closes_the_stream() -> None:
 
     asyncio.run(walk_away())
     assert binding.calls[-1] == "close"
-    steps = SyncStreamingRunner(binding, "ctx").fill_stream(args_of(SKELETON))
-    next(steps)
-    steps.close()
-    assert binding.calls[-1] == "close"
 
 
 def test_a_cancel_before_the_start_opens_no_stream() -> None:
     binding = FillingBinding()
-    filling = SyncStreamingRunner(binding, "ctx").filling(args_of(SKELETON))
+    filling = FfiStreamingRunner(binding, "ctx").filling(args_of(SKELETON))
     filling.cancel()
     with pytest.raises(GenerationCancelledError):
         next(filling.steps())

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from recording_binding import RecordingBinding
+from sync_runner import SyncRunner
 
 from eliza_ffi import CacheOptions
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import (
     GenerationCancelledError,
     InvalidArgumentError,
@@ -168,7 +169,7 @@ def test_masks_and_a_grammar_are_rejected_together() -> None:
 def test_a_library_without_masks_raises() -> None:
     args = FfiStreamingGenerateArgs(prompt_tokens=[1], masks=Script([[5]]))
     with pytest.raises(NotSupportedError, match="does not support token masks"):
-        list(SyncStreamingRunner(RecordingBinding(), None).generate_stream(args))
+        list(SyncRunner(RecordingBinding(), None).generate_stream(args))
 
 
 def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi import CacheOptions, ContextFullError, ElizaError, Model, NotSupportedError
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner, fill_args
-from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
+from eliza_ffi import ContextFullError, ElizaError, Model, NotSupportedError
+from eliza_ffi.errors import GenerationCancelledError
 from eliza_ffi.session.run import Run
 from eliza_ffi.session.runs import text_run
 from eliza_ffi.session.task import Task
-from eliza_ffi.structured import FillResult
 
 YES_NO = {"spans": [{"kind": "boolean", "key": "a"}]}
 NO_RANKING = ("rank", "score_endings", "token_trie_scores")
@@ -74,23 +72,6 @@ def test_what_the_library_lacks_is_reported_before_the_request_waits(
         monkeypatch.setattr(model.binding, "supports", supports)
         with pytest.raises(NotSupportedError):
             call(model)
-
-
-def test_the_slot_is_free_when_the_result_of_a_fill_comes(tiny_model: Model) -> None:
-    runner = SyncStreamingRunner(tiny_model.binding, tiny_model.session.ctx)
-    steps = runner.fill_stream(fill_args(tiny_model, "x", YES_NO, cache=CacheOptions(slot=0)))
-    assert any(isinstance(step, FillResult) for step in steps)
-    steps = runner.fill_stream(fill_args(tiny_model, "x", YES_NO, cache=CacheOptions(slot=0)))
-    while not isinstance(next(steps), FillResult):
-        pass
-    args = FfiStreamingGenerateArgs(tiny_model.prompt_tokens("x"), slot_id=0, max_tokens=2)
-    assert runner.generate_with_usage(args).tokens
-
-
-def test_wrong_arguments_of_a_stream_are_reported_at_the_call(tiny_model: Model) -> None:
-    runner = SyncStreamingRunner(tiny_model.binding, tiny_model.session.ctx)
-    with pytest.raises(InvalidArgumentError, match="args must be an FfiStreamingGenerateArgs"):
-        runner.generate_stream("x")  # type: ignore[arg-type]
 
 
 def test_a_run_after_close_says_that_the_model_is_closed() -> None:

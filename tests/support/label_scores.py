@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sync_runner import SyncRunner
+
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.decisions.models.decision_model import DecisionModel, DecisionPrompt, QuestionPrompts
 from eliza_ffi.decisions.models.marked_prompts import MarkedPrompt
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
 
@@ -32,7 +34,7 @@ def label_scores(model: Model, prompt: DecisionPrompt) -> list[float]:
         cache_type_k="f32",
         cache_type_v="f32",
     )
-    scores = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
+    scores = SyncRunner(model.binding, model.session.ctx).generate_with_usage(args)
     assert scores.leaf_logprobs is not None
     return [float(score) for score in scores.leaf_logprobs]
 
