@@ -5,12 +5,11 @@
     $ make check CHECK=hostile CHECK_ARGS='--only grammar'  # cases whose names contain "grammar"
     $ make check CHECK=hostile CHECK_ARGS=--list
 
-The cases cover ambiguous and huge grammars, regular expressions, chat templates, slot files, model
-files, JSON, options, little memory, and signals. Each case runs in a child process with limits of
-time and memory, and states what must come out: an error that names the problem, or an answer. In
-some cases, another stream of the same model makes choices meanwhile; each must take less than a
-second. Afterwards the model must answer as before. The time limit counts CPU time, so a busy
-machine does not fail a case.
+The cases cover ambiguous and huge grammars, regular expressions, slot files, model files, JSON,
+options, and little memory. Each case runs in a child process with limits of time and memory, and
+states what must come out: an error that names the problem, or an answer. In some cases, another
+stream of the same model makes choices meanwhile; each must take less than a second. Afterwards the
+model must answer as before. The time limit counts CPU time, so a busy machine does not fail a case.
 
 Exit codes: 0 = all cases pass, 1 = some fail, 2 = cannot check.
 """

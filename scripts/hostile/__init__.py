@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from . import arguments, files, grammars, memory, signals, templates
+from . import arguments, files, grammars, memory
 from .case import Case
 
 ALL_CASES: tuple[Case, ...] = (
     *grammars.CASES,
-    *templates.CASES,
     *files.CASES,
     *arguments.CASES,
     *memory.CASES,
-    *signals.CASES,
 )
 """All cases, in the order in which they run."""

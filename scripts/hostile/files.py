@@ -19,7 +19,6 @@ from eliza_ffi.errors import ElizaError
 
 from .case import Broken, Case, Must
 
-MAGIC = b"ELIZASLT"
 N_KILLS = 50
 # Passes have another shape when more of a prompt is cached. With the quantized embedded model, this
 # changed probabilities by up to 0.005.
