@@ -8,16 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from ..decisions.answers import expand
-from ..decisions.asking import prompt_texts
 from ..decisions.auto_prompts import N_SAMPLE
-from ..decisions.deciding import settings_for
+from ..decisions.deciding import plan_of
 from ..decisions.doubts import reasons_to_doubt
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.learning.calibration import Calibration
-from ..decisions.learning.input_prior import N_INPUTS, given_calibration, with_input_prior
+from ..decisions.learning.input_prior import N_INPUTS, given_calibration
 from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import with_reasoning
 from ..errors import InvalidArgumentError
@@ -327,12 +325,10 @@ def _print_prompts(
 ) -> None:
     """Print the prompts; raise if the questions or settings do not fit the model."""
     own = {name: each for name, each in settings.items() if each != "inputs"}
-    own = dict(with_input_prior(model, questions, None, cast(Any, own)))
-    checked = settings_for(model.session, questions, own)
-    every = [each for question in questions for each in expand(question)]
-    if checked.think:
-        input = with_reasoning(input, f"(up to {counted(checked.think, 'token')} of reasoning)")
-    prompts = prompt_texts(model.session, input, every, checked.how, joint=checked.needs_joint)
+    plan = plan_of(model, questions, own)
+    if n := plan.settings.think:
+        input = with_reasoning(input, f"(up to {counted(n, 'token')} of reasoning)")
+    prompts = plan.texts(model.session, input)
     for number, prompt in enumerate(prompts, 1):
         print(f"---- prompt {number} of {len(prompts)}")
         print(printable(prompt))
