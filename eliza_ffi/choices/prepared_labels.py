@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from ..checks import check_callable, check_kind, check_text
 from ..errors import InvalidArgumentError
 from ..library.protocol import PreparedChoices
 from .label_set import LabelSet
-from .token_tree import TokenTreePayload
 
 T = TypeVar("T")
 
@@ -20,9 +19,6 @@ SETS_KEPT = 128
 
 CHOICES_KEPT = 1_000_000
 """The maximum number of labels in all cached label sets together."""
-
-ChoiceTokens: TypeAlias = "PreparedChoices | TokenTreePayload"
-"""Tokenized labels: stored in the library, or a payload for libraries that cannot store them."""
 
 
 class PreparedLabels(LabelSet[T]):
@@ -48,7 +44,7 @@ class PreparedLabels(LabelSet[T]):
         self._tokens = {"": cache.prepare(choices, "")}
         self._made_by = weakref.ref(cache)
 
-    def tokens_for(self, cache: ChoiceCache, lead: str = "") -> ChoiceTokens:
+    def tokens_for(self, cache: ChoiceCache, lead: str = "") -> PreparedChoices:
         """Return the tokenized labels, with `lead` before each; the tokens are kept for reuse.
 
         Raises
@@ -83,13 +79,13 @@ class ChoiceCache:
         The function that tokenizes a label set without using the cache.
     """
 
-    def __init__(self, prepare: Callable[[LabelSet[Any], str], ChoiceTokens]) -> None:
+    def __init__(self, prepare: Callable[[LabelSet[Any], str], PreparedChoices]) -> None:
         check_callable("prepare", prepare)
         self.prepare = prepare
-        self._of_texts: dict[tuple[tuple[str, ...], str], ChoiceTokens] = {}
+        self._of_texts: dict[tuple[tuple[str, ...], str], PreparedChoices] = {}
         self._lock = threading.Lock()
 
-    def tokens_of(self, choices: LabelSet[Any], lead: str = "") -> ChoiceTokens:
+    def tokens_of(self, choices: LabelSet[Any], lead: str = "") -> PreparedChoices:
         """Return the tokens of a label set, from the cache if possible.
 
         Parameters

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..chat.prompt import Prompt, split_trailing_spaces
 from ..choices.label_set import LabelSet, tokenize_choice
-from ..choices.prepared_labels import ChoiceTokens
 from ..errors import InvalidArgumentError
+from ..library.protocol import PreparedChoices
 from ..session.requests import continued_by, prompt_tokens
 from .layout import frame
 from .prompt_settings import PromptSettings
@@ -43,7 +43,7 @@ class QuestionTokens:
     """
 
     tokens: list[int]
-    labels: ChoiceTokens
+    labels: PreparedChoices
     lead: str
 
 

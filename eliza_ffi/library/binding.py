@@ -184,11 +184,6 @@ class CffiBinding:
             self._supported[name] = found
         return self._supported[name]
 
-    @lazy_property
-    def fills_best(self) -> bool:
-        """Whether a span of `fill` can take the most probable choice, and take a token back."""
-        return self.supports("fill") and self._lib.eliza_inference_llm_fill_supported() >= 2
-
     # ---- contexts ----------------------------------------------------------------------------
 
     def create(self, path: str) -> Any:

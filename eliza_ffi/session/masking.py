@@ -92,7 +92,7 @@ class MaskedSteps:
         self._heal_prompt = heal_prompt
         self._plan: PlanReader | None = None
         self._texts: Sequence[bytes] = ()  # of the tokens, if there is a plan
-        if isinstance(masks, GuidanceMasks) and masks.plan is not None and binding.fills_best:
+        if isinstance(masks, GuidanceMasks) and masks.plan is not None:
             self._plan = masks.plan.start()
             self._texts = masks.vocabulary.texts
         if heal_prompt and (self._plan is None or self._plan.choice is None):

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from ..checks import check_one_of, check_whole
 from ..choices.hierarchy import Groups
 from ..choices.label_set import ChoiceResult, LabelSet
-from ..choices.prepared_labels import ChoiceTokens
 from ..choices.rank_result import RankLevel, RankResult
-from ..choices.token_tree import TokenTreePayload
-from ..errors import ContextFullError, InvalidArgumentError, TokenTrieError
-from ..library.binding import CffiBinding
+from ..errors import ContextFullError, InvalidArgumentError, NotSupportedError, TokenTrieError
 from ..library.protocol import PreparedChoices, Ranking
 from .options import AnyPrompt, CacheOptions
 from .requests import (
@@ -30,7 +27,6 @@ from .requests import (
     split_spaces,
 )
 from .run import Run
-from .scoring import Ending, ScoreArgs, ScoredPrompt, Scoring, check_scores, ranking_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -45,7 +41,7 @@ class RankRequest:
     generation : GenerationRequest
         The prompt and the slot.
     labels : LabelSet
-    tokens : PreparedChoices, TokenTreePayload or TextChoices
+    tokens : PreparedChoices or TextChoices
         The tokens of the labels, or labels that any tokens may spell.
     k : int
         At most the number of labels.
@@ -57,7 +53,7 @@ class RankRequest:
 
     generation: GenerationRequest
     labels: LabelSet[Any]
-    tokens: ChoiceTokens | TextChoices
+    tokens: PreparedChoices | TextChoices
     k: int
     max_passes: int | None = None
     separator: str | None = None
@@ -78,6 +74,8 @@ def rank_request(
     cache: CacheOptions | None = None,
 ) -> RankRequest:
     """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`."""
+    if not session.binding.supports("rank"):
+        raise NotSupportedError("this library cannot rank labels: it has no llm_stream_rank")
     check_whole("k", k, 1)
     check_one_of("tokenization", tokenization, ("canonical", "any"))
     if max_passes is not None:
@@ -89,9 +87,9 @@ def rank_request(
     hierarchy = None if separator is None else labels.hierarchy(separator)
     groups = None if hierarchy is None or level is None else hierarchy.groups_at(level)
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
-    tokens: ChoiceTokens | TextChoices
+    tokens: PreparedChoices | TextChoices
     if tokenization == "any":
-        check_any_tokenization(session, labels, "rank_texts")
+        check_any_tokenization(labels)
         prompt, lead = split_spaces(session, prompt)
         tokens = TextChoices(tuple(lead + text for text in labels.texts))
     else:
@@ -101,28 +99,8 @@ def rank_request(
     return RankRequest(generation, labels, tokens, min(k, n_most), max_passes, separator, groups)
 
 
-def scores_of_all(binding: CffiBinding, request: RankRequest) -> ScoreArgs | None:
-    """Return the request to score all labels; None if the library can search among them.
-
-    Raises
-    ------
-    NotSupportedError
-        If the library can do neither.
-    """
-    if isinstance(request.tokens, TextChoices):
-        return None
-    if binding.supports("rank") and isinstance(request.tokens, PreparedChoices):
-        return None
-    args = ScoreArgs([ScoredPrompt(request.generation, [Ending((), request.tokens)])])
-    check_scores(binding, args)
-    return args
-
-
 class LabelSearch:
-    """The search for the most probable labels of a request; `run` is the run it is a part of.
-
-    If the library cannot search, all labels are scored.
-    """
+    """The search for the most probable labels of a request; `run` is the run it is a part of."""
 
     def __init__(self, run: Run[Any], request: RankRequest) -> None:
         self._run, self._binding = run, run.binding
@@ -131,9 +109,6 @@ class LabelSearch:
     def result(self) -> RankResult[Any]:
         """Rank the labels."""
         begin = time.perf_counter()
-        args = scores_of_all(self._binding, self._request)
-        if args is not None:
-            return self._result(begin, *self._score_all(args))
         with self._prefilled() as stream:
             groups = self._request.groups
             of_label = None if groups is None else groups.of_label
@@ -146,7 +121,7 @@ class LabelSearch:
         begin = time.perf_counter()
         with self._prefilled() as stream:
             found = self._search(stream, None, 1)
-            stats = self._binding.stats(stream) if self._binding.supports("stats") else None
+            stats = self._binding.stats(stream)
         index = int(found.labels[0])
         return ChoiceResult(
             value=self._request.labels.values[index],
@@ -173,7 +148,6 @@ class LabelSearch:
             rank = partial(self._binding.rank_texts, stream, labels.texts)
             n_labels = len(labels.texts)
         else:
-            assert isinstance(labels, PreparedChoices)
             rank, n_labels = partial(self._binding.rank, stream, labels), labels.n
         rank = partial(rank, k=k, groups=groups, max_passes=max_passes)
         n_before = len(self._request.generation.prompt_tokens)
@@ -210,30 +184,6 @@ class LabelSearch:
     def _text_of(self, number: int) -> str:
         groups = self._request.groups
         return self._request.labels.texts[number] if groups is None else groups.texts[number]
-
-    def _score_all(self, args: ScoreArgs) -> tuple[Ranking, tuple[RankLevel, ...] | None]:
-        """Rank by the scores of all labels."""
-        request = self._request
-        result = Scoring(self._run, args).result()
-        logprobs = result.scores[0].legal
-        if isinstance(request.tokens, TokenTreePayload):  # its leaves are sorted by name
-            names = [leaf.name for leaf in request.tokens.leaves()]
-            of_name = dict(zip(names, logprobs.tolist(), strict=True))
-            logprobs = np.array([of_name[text] for text in request.labels.texts])
-
-        def of_groups(groups: Groups) -> NDArray[np.float64]:
-            sums = np.bincount(groups.of_label, np.exp(logprobs))
-            return np.log(np.maximum(sums, np.finfo(np.float64).tiny))
-
-        scores = logprobs if request.groups is None else of_groups(request.groups)
-        found = ranking_of(scores, request.k, result.forward_passes)
-        if request.separator is None:
-            return found, None
-        levels = []
-        for groups, number in self._groups_of_first(found):
-            p = float(np.exp(of_groups(groups)[number]))
-            levels.append(RankLevel(groups.texts[number], p, p))
-        return found, tuple(levels)
 
     def _result(
         self, begin: float, found: Ranking, levels: tuple[RankLevel, ...] | None

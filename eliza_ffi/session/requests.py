@@ -36,7 +36,6 @@ from ..checks import (
     wrong,
 )
 from ..choices.label_set import LabelSet
-from ..choices.prepared_labels import ChoiceTokens
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..library.abi import PREFIX
@@ -358,7 +357,7 @@ def prompt_tokens(session: Session, prompt: AnyPrompt, **variables: Any) -> Toke
 
 def continued_by(
     session: Session, labels: LabelSet[Any], prompt: AnyPrompt, **variables: Any
-) -> tuple[ChoiceTokens, AnyPrompt, str]:
+) -> tuple[PreparedChoices, AnyPrompt, str]:
     """Return the tokens of labels after a prompt, the prompt before them, and the labels' lead.
 
     `variables` are variables of the chat template. With them, a conversation becomes tokens.
@@ -533,7 +532,7 @@ def choice_request(
         if not heal_prompt:
             prompt, lead = split_spaces(session, prompt)
         constraint = TextChoices(tuple(lead + text for text in labels.texts))
-        mode = _mode_of_spellings(session, labels, mode, more.get("max_tokens", 0), heal_prompt)
+        mode = _mode_of_spellings(labels, mode, more.get("max_tokens", 0), heal_prompt)
     else:
         constraint, prompt, lead = continued_by(session, labels, prompt)
     if mode is None:
@@ -557,7 +556,7 @@ def searches_spellings(request: GenerationRequest) -> bool:
 
 
 def _mode_of_spellings(
-    session: Session, labels: LabelSet[Any], mode: str | None, max_tokens: int, heal_prompt: bool
+    labels: LabelSet[Any], mode: str | None, max_tokens: int, heal_prompt: bool
 ) -> str:
     """Return the mode of a choice among labels that any tokens may spell."""
     needs_tokens = [n for n, v in (("heal_prompt", heal_prompt), ("max_tokens", max_tokens)) if v]
@@ -567,9 +566,8 @@ def _mode_of_spellings(
             f"{needs_tokens[0]} out, or use another mode"
         )
     if mode is None:
-        can_search = session.binding.supports("rank_texts") and not needs_tokens
-        mode = "best" if can_search else "greedy"
-    check_any_tokenization(session, labels, "rank_texts" if mode == "best" else "set_text_choices")
+        mode = "greedy" if needs_tokens else "best"
+    check_any_tokenization(labels)
     return mode
 
 
@@ -757,12 +755,8 @@ def _all_sampling(sampling: Sampling | None, given: dict[str, Any]) -> Sampling 
     return sampling
 
 
-def check_any_tokenization(session: Session, labels: LabelSet[Any], call: str) -> None:
-    """Check that any tokens may spell these labels, for a method of the library's binding."""
-    if not session.binding.supports(call):
-        path = session.binding.library.path
-        does = "cannot rank labels with" if call == "rank_texts" else "does not support"
-        raise NotSupportedError(f'{path} {does} tokenization="any"')
+def check_any_tokenization(labels: LabelSet[Any]) -> None:
+    """Check that any tokens may spell these labels."""
     for i, text in enumerate(labels.texts):
         if "\0" in text:
             raise InvalidArgumentError(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import short_repr
-from ..choices.label_set import ANCHOR, ChoiceResult, LabelSet
+from ..choices.label_set import ChoiceResult, LabelSet
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, InvalidArgumentError, NativeFaultError
 from ..library.protocol import (
@@ -195,12 +195,6 @@ def token_logprob(
 ) -> TokenLogprob:
     """Return a token and its log-probability with the token's text."""
     token, logprob = entry
-    if not session.binding.supports("vocabulary"):  # an older library
-        # Some tokenizers drop a space at the beginning, so the token is read after an anchor.
-        anchor = session.tokenize(ANCHOR)
-        text = session.detokenize([*anchor, token], True)
-        text = text[len(session.detokenize(anchor, True)) :]
-        return TokenLogprob(token, text, logprob, top, text.encode("utf-8", "surrogatepass"))
     vocabulary = session.vocabulary()
     spelled = vocabulary.texts[token]
     added = b"" if token in vocabulary.controls else spelled

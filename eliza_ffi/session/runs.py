@@ -38,7 +38,7 @@ from ..structured.shaped_result import PartialField, StructuredResult
 from .filling import Filling, check_fills
 from .generation import Generation, check_request
 from .options import AnyPrompt, CacheOptions, RankSettings
-from .ranking import LabelSearch, RankRequest, rank_request, scores_of_all
+from .ranking import LabelSearch, RankRequest, rank_request
 from .reading import Reading
 from .requests import (
     MOST_LOGPROBS,
@@ -168,11 +168,7 @@ def choice_run(
                 yield found.text
             yield found
             return
-        if (
-            isinstance(request.constraint, PreparedChoices)
-            and not request.max_tokens
-            and run.binding.supports("choose")
-        ):
+        if isinstance(request.constraint, PreparedChoices) and not request.max_tokens:
             chosen = _chosen(run, request, request.constraint, label_set)
             if with_text:
                 yield chosen.text
@@ -230,7 +226,6 @@ def rank_run(
     if check_whole("think", think, 0):
         prompt = prompt_tokens(session, prompt)
     request = rank_request(session, prompt, as_label_set(labels), **settings)
-    scores_of_all(session.binding, request)  # raises if the library cannot rank
 
     def steps(run: Run[Any], request: RankRequest) -> Generator[RankResult[Any], None, None]:
         yield LabelSearch(run, request).result()

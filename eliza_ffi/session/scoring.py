@@ -6,7 +6,7 @@ If the input of a decision comes first, for example, the endings of its prompt a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..choices.prepared_labels import ChoiceTokens
 from ..errors import ContextFullError, NotSupportedError, TokenTrieError
 from ..library.binding import CffiBinding
 from ..library.protocol import (
-    TRIE_ARGMAX,
     EndingScores,
     PreparedChoices,
     Ranking,
@@ -36,17 +34,16 @@ class Ending:
     ----------
     tokens : sequence of int
         Empty if the labels follow the prompt directly.
-    choices : PreparedChoices or TokenTreePayload
+    choices : PreparedChoices
         The labels.
     k : int or None
-        Find the k most probable labels instead of scoring all. Only for prepared labels, and for
-        a library that can rank.
+        Find the k most probable labels instead of scoring all.
     lead : str
         Spaces that each label begins with, because they have no tokens before it.
     """
 
     tokens: Tokens
-    choices: ChoiceTokens
+    choices: PreparedChoices
     k: int | None = None
     lead: str = ""
 
@@ -138,9 +135,9 @@ class ScoreResult:
         The number of tokens of the counted prompts and all their endings. The common beginning
         of a prompt and a prompt with `hidden` before it counts once.
     cached_tokens : int
-        The number of prompt tokens found in the KV cache; 0 if the library does not count them.
+        The number of prompt tokens found in the KV cache.
     forward_passes : int
-        The number of forward passes for all endings; -1 if the library does not count them.
+        The number of forward passes for all endings; -1 if they were not counted.
     rankings : tuple of Ranking
         For the endings with `k`, in their order.
     hidden : tuple of array of float32
@@ -156,28 +153,12 @@ class ScoreResult:
     hidden: tuple[NDArray[np.float32], ...] = ()
 
 
-def check_scores(binding: CffiBinding, args: ScoreArgs) -> bool:
-    """Return whether the library scores all endings of a prompt in one call.
-
-    An older library has no such function, and scores one ending after the other. It can then
-    compute only probabilities among the labels.
-
-    Raises
-    ------
-    NotSupportedError
-        If the library does not support the requested scores.
-    """
-    is_prepared = all(isinstance(each.choices, PreparedChoices) for each in args.endings)
-    if binding.supports("score_endings") and is_prepared:
-        return True
-    if args.joint or args.allowed_probability:
+def check_scores(binding: CffiBinding) -> None:
+    """Raise NotSupportedError if the library cannot score labels."""
+    if not binding.supports("score_endings"):
         raise NotSupportedError(
-            "this library cannot compute probabilities over the whole vocabulary: it has no "
-            "llm_stream_score_endings"
+            "this library cannot score labels: it has no llm_stream_score_endings"
         )
-    if not binding.supports("token_trie_scores"):
-        raise NotSupportedError("this library cannot score labels: it has no token_trie_scores")
-    return False
 
 
 class Scoring:
@@ -185,7 +166,7 @@ class Scoring:
 
     def __init__(self, run: Run[Any], args: ScoreArgs) -> None:
         self._run, self._binding = run, run.binding
-        self._together = check_scores(run.binding, args)
+        check_scores(run.binding)
         self.args = args
 
     def result(self) -> ScoreResult:
@@ -200,12 +181,8 @@ class Scoring:
                 hidden.append(self._read_hidden(prompt, prompt.hidden, counts))
             if prompt.positions:
                 hidden.append(self._read_rows(prompt, counts))
-            if not prompt.endings:
-                continue
-            if self._together:
-                self._score_together(prompt, counts, scores, rankings)
-            else:
-                self._score_one_by_one(prompt, counts, scores)
+            if prompt.endings:
+                self._score(prompt, counts, scores, rankings)
         return ScoreResult(
             tuple(scores),
             counts.prompt_tokens,
@@ -234,7 +211,7 @@ class Scoring:
         read = partial(self._binding.token_embeddings, run.model.ctx, tokens, prompt.positions)
         return run.call(read, len(tokens))
 
-    def _score_together(
+    def _score(
         self,
         prompt: ScoredPrompt,
         counts: _Counts,
@@ -245,7 +222,7 @@ class Scoring:
         scored = [
             (ending.tokens, ending.choices)
             for ending in prompt.endings
-            if ending.k is None and isinstance(ending.choices, PreparedChoices)
+            if ending.k is None
         ]
         n_prompt = len(generation.prompt_tokens)
         labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
@@ -264,7 +241,7 @@ class Scoring:
                 rankings += [
                     self._search(stream, ending.tokens, ending.choices, ending.k)
                     for ending in prompt.endings
-                    if ending.k is not None and isinstance(ending.choices, PreparedChoices)
+                    if ending.k is not None
                 ]
             except (ContextFullError, TokenTrieError) as error:
                 self._run.name_label(error, *labels)
@@ -275,22 +252,6 @@ class Scoring:
         self._run.check()
         rank = partial(self._binding.rank, stream, choices, k=min(k, choices.n), after=tokens)
         return self._run.call(rank, len(tokens) + choices.n)
-
-    def _score_one_by_one(
-        self, prompt: ScoredPrompt, counts: _Counts, scores: list[EndingScores]
-    ) -> None:
-        """Score with one stream per ending. Their common tokens stay in the KV cache."""
-        for ending in prompt.endings:
-            tokens = [*prompt.generation.prompt_tokens, *ending.tokens]
-            generation = replace(prompt.generation, prompt_tokens=tokens)
-            with self._run.opened(generation, tokens) as stream:
-                if isinstance(ending.choices, PreparedChoices):
-                    self._binding.set_choices(stream, ending.choices, TRIE_ARGMAX)
-                else:
-                    self._binding.set_token_trie(stream, ending.choices.to_json(), TRIE_ARGMAX)
-                scores.append(EndingScores(self._binding.token_trie_scores(stream)))
-                # Later streams reuse the tokens that the first one decoded; do not count these.
-                counts.add(self._binding, stream, is_first=ending is prompt.endings[0])
 
 
 def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
@@ -324,12 +285,9 @@ class _Counts:
             self._n_known = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], tokens))
         self.prompt_tokens += prompt.n_tokens - self._n_known
 
-    def add(self, binding: CffiBinding, stream: Any, *, is_first: bool = True) -> None:
-        """Count the passes of a stream, and the cached tokens if it is the prompt's first one."""
-        if not binding.supports("stats"):
-            self.forward_passes = -1
-            return
+    def add(self, binding: CffiBinding, stream: Any) -> None:
+        """Count the passes and the cached tokens of a stream."""
         stats = binding.stats(stream)
-        if self._prompt is not None and self._prompt.is_counted and is_first:
+        if self._prompt is not None and self._prompt.is_counted:
             self.cached_tokens += max(0, stats.prompt_tokens_reused - self._n_known)
         self.forward_passes += stats.forward_passes

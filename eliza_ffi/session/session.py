@@ -28,12 +28,12 @@ from ..checks import (
     wrong,
 )
 from ..choices.label_set import LabelSet
-from ..choices.prepared_labels import ChoiceCache, ChoiceTokens
+from ..choices.prepared_labels import ChoiceCache
 from ..errors import ChatTemplateError, ElizaError, ModelError, NotSupportedError
 from ..hub import check_exists, find_model
 from ..library.binding import CffiBinding
 from ..library.loading import Library
-from ..library.protocol import Tokens
+from ..library.protocol import PreparedChoices, Tokens
 from ..structured.guidance import Guidance
 from ..structured.token_texts import TokenSpeller, TokenTexts
 from ..terminal import counted
@@ -386,13 +386,12 @@ def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> Token
     return TokenTexts.of(table.texts, table.control, table.ends, eos, speller)
 
 
-def _label_tokens(binding: CffiBinding, ctx: Any, labels: LabelSet[Any], lead: str) -> ChoiceTokens:
+def _label_tokens(
+    binding: CffiBinding, ctx: Any, labels: LabelSet[Any], lead: str
+) -> PreparedChoices:
     # Not a method of the session: that would create a reference cycle; see the constructor.
-    if binding.supports("prepare_choices"):
-        texts = [lead + text for text in labels.texts] if lead else labels.texts
-        return binding.prepare_choices(ctx, texts)
-    tokenize, detokenize = partial(binding.tokenize, ctx), partial(binding.detokenize, ctx)
-    return labels.payload(tokenize, detokenize, lead=lead)
+    texts = [lead + text for text in labels.texts] if lead else labels.texts
+    return binding.prepare_choices(ctx, texts)
 
 
 def _destroy_in(process: int, destroy: Callable[[], None]) -> None:

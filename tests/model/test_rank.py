@@ -345,45 +345,7 @@ def check_same(
         assert each.rest == pytest.approx(other.rest, abs=tolerance)
 
 
-# ---- Older libraries, cancellation, shared passes ----------------------------------------------
-
-
-@pytest.mark.parametrize("level", [None, 1])
-def test_a_library_without_a_search_ranks_by_all_scores(
-    trained: Pair, monkeypatch: pytest.MonkeyPatch, level: int | None
-) -> None:
-    labels = labels_of("paths", 150, seed=4)
-    searched = trained.rank(labels, 5, separator=" > ", level=level)
-    supports = trained.model.binding.supports
-    monkeypatch.setattr(
-        trained.model.binding, "supports", lambda name: name != "rank" and supports(name)
-    )
-    scored = trained.rank(labels, 5, separator=" > ", level=level)
-    every = trained.all_of(labels)
-    wanted = every if level is None else every.groups(" > ", level)
-    wanted.check(scored, 5, TOLERANCE)
-    assert scored.labels[0] == searched.labels[0]
-    assert scored.levels is not None
-    for low in scored.levels:
-        exact = np.exp(every.groups(" > ", low.text.count(" > ") + 1).logprob_of(low.text))
-        assert low.probability == pytest.approx(exact, rel=TOLERANCE)
-        assert low.at_most == low.probability
-
-
-def test_a_library_without_prepared_labels_ranks_them_too(
-    library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The labels are then sent as a token tree, whose leaves are sorted by name."""
-    labels = ["zebra", "garden", "apple pie", "apple", "garden chair"]
-    with Model(library=library, n_threads=1) as model:
-        searched = model.rank(PROMPT, labels, 5)
-    with Model(library=library, n_threads=1) as model:
-        supports = model.binding.supports
-        missing = ("rank", "set_choices", "score_endings", "prepare_choices", "prepare_labels")
-        monkeypatch.setattr(
-            model.binding, "supports", lambda name: name not in missing and supports(name)
-        )
-        check_same([model.rank(PROMPT, labels, 5)], [searched])
+# ---- Cancellation, shared passes ---------------------------------------------------------------
 
 
 def test_a_ranking_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._lazy import once_for_each
-from ...choices.prepared_labels import ChoiceTokens
 from ...choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
+from ...library.protocol import PreparedChoices
 from ...session.scoring import ScoreResult
 from ..prompts import AskedQuestion
 from ..scoring import OptionScores, QuestionScores, mean_mass
@@ -50,7 +50,7 @@ def _converted(question: AskedQuestion, id: str) -> SystemoneQuestion:
     return SystemoneQuestion.of(question, id)
 
 
-def label_tokens(session: Session, tokens: Sequence[int]) -> ChoiceTokens:
+def label_tokens(session: Session, tokens: Sequence[int]) -> PreparedChoices:
     """Return labels of one token each."""
     leaves = tuple(TokenTreeLeaf(f"{i:03}", (token,)) for i, token in enumerate(tokens))
     payload = TokenTreePayload(session.model_id, (TokenTreeDescriptor("labels", leaves),))
