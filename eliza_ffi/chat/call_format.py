@@ -43,24 +43,12 @@ Pieces: TypeAlias = "tuple[str | Hole, ...]"
 
 @dataclass(frozen=True)
 class Json:
-    """Arguments as one JSON object.
+    """Arguments as one JSON object."""
 
-    Attributes
-    ----------
-    indent : int or None
-        Spaces for each level; None if all is on one line.
-    margin : int
-        Spaces before each line except the first.
-    compact : bool
-        Whether the spaces after commas and colons are left out.
-    ascii : bool
-        Whether characters other than ASCII are escaped.
-    """
-
-    indent: int | None = None
-    margin: int = 0
-    compact: bool = False
-    ascii: bool = False
+    indent: int | None = None  # spaces for each level; None = all on one line
+    margin: int = 0  # spaces before each line except the first
+    compact: bool = False  # without spaces after commas and colons
+    ascii: bool = False  # other characters are escaped
 
     def write(self, value: Any) -> str:
         """Return a value as JSON."""
@@ -73,17 +61,12 @@ class Json:
 class Member:
     """How an argument or array item of one JSON type is written.
 
-    Attributes
-    ----------
-    pieces : tuple
-        Fixed text, ``Hole.KEY`` (except for items) and one ``Hole.VALUE``.
-    value : str
-        How the value is written: ``"raw"`` (a string without quotes or escapes), ``"json"``,
-        ``"python"`` (as Python's ``str`` writes it) or ``"members"`` (each member or item on its
-        own, in the same way as arguments).
+    The way to write a value is ``"raw"`` (a string without quotes or escapes), ``"json"``,
+    ``"python"`` (as Python's ``str`` writes it) or ``"members"`` (each member or item on its own,
+    in the same way as arguments).
     """
 
-    pieces: Pieces
+    pieces: Pieces  # fixed text, `Hole.KEY` (except for items) and one `Hole.VALUE`
     value: str
 
     @property
@@ -110,23 +93,14 @@ class Member:
 class Members:
     """The format of arguments that are written one by one, or of the items of an array.
 
-    Attributes
-    ----------
-    of_type : mapping
-        A :class:`Member` for each JSON type that the format can write, and one for ``"quoted"``
-        if there are `quoted_characters`.
-    between : str
-        The fixed text between two members.
-    sort : bool
-        Whether the members are sorted by their keys in lower case.
-    quoted_characters : str
-        Strings that contain any of these characters are written as ``"quoted"``, for example in
-        CDATA.
+    `of_type` has a :class:`Member` for each JSON type that the format can write. Strings that
+    contain any of the `quoted_characters` are written as the type ``"quoted"``, for example in
+    CDATA.
     """
 
     of_type: Mapping[str, Member] = field(hash=False)
-    between: str = ""
-    sort: bool = False
+    between: str = ""  # the fixed text between two members
+    sort: bool = False  # by their keys in lower case
     quoted_characters: str = ""
 
     def member(self, value: Any) -> Member | None:
@@ -153,51 +127,22 @@ class CallFormat:
     `lead`, and then either ``render_call(format, calls)`` or `text_start` and an answer in words.
     Once the model has written `call_start`, it has decided to call a tool. If `text_start` is
     empty, an answer in words begins with any other text.
-
-    Attributes
-    ----------
-    cut : str
-        The end of the generation prompt, if it begins thoughts. It is left out of the prompt.
-    lead : str
-        The fixed text before calls and answers alike, such as empty thoughts.
-    text_start : str
-        The fixed text before an answer in words; often empty.
-    open, close : str
-        The fixed text before the first call, and after the last one.
-    call : tuple
-        The pieces of one call.
-    between : str
-        The fixed text between two calls.
-    arguments : Json or Members
-        How the arguments are written.
-    items : Members or None
-        How the items of arrays are written, if their value is ``"members"``.
-    parallel : bool
-        Whether a turn may have several calls.
-    first_index : int
-        The number of the first call, if ``Hole.INDEX`` is in `call`.
-    index_continues : bool
-        Whether a later turn continues the numbers of the turns before it.
-    lists_tools : bool
-        Whether the template lists the available tools for the model.
-    generic : bool
-        Whether this is the generic format, for templates that do not write calls.
     """
 
-    cut: str = ""
-    lead: str = ""
-    text_start: str = ""
-    open: str = ""
-    call: Pieces = ()
-    between: str = ""
-    close: str = ""
+    cut: str = ""  # the end of the generation prompt, if it begins thoughts
+    lead: str = ""  # fixed text before calls and answers alike, such as empty thoughts
+    text_start: str = ""  # fixed text before an answer in words
+    open: str = ""  # fixed text before the first call
+    call: Pieces = ()  # the pieces of one call
+    between: str = ""  # fixed text between two calls
+    close: str = ""  # fixed text after the last call
     arguments: Json | Members = Json()
-    items: Members | None = None
-    parallel: bool = True
-    first_index: int = 0
-    index_continues: bool = False
-    lists_tools: bool = True
-    generic: bool = False
+    items: Members | None = None  # of arrays whose value is "members"
+    parallel: bool = True  # a turn may have several calls
+    first_index: int = 0  # the number of the first call, if `Hole.INDEX` is in `call`
+    index_continues: bool = False  # a later turn continues the numbers
+    lists_tools: bool = True  # the template lists the tools for the model
+    generic: bool = False  # for templates that do not write calls
 
     @property
     def call_start(self) -> str:

@@ -51,17 +51,12 @@ Split = Callable[[str], "Sequence[str | int]"]
 
 @dataclass(frozen=True)
 class CallGrammar:
-    """A grammar in Lark's form.
-
-    The strings `json_after` precede JSON values, whose numbers have at most `most_digits` digits;
-    the grammar does not enforce this limit. `plan` has the choices in the arguments; it is None if
-    they are not written as JSON.
-    """
+    """A grammar in Lark's form."""
 
     lark: str
-    json_after: tuple[str, ...]
-    most_digits: int
-    plan: SchemaPlan | None
+    json_after: tuple[str, ...]  # the strings before JSON values
+    most_digits: int  # of numbers in these values; not enforced by the grammar
+    plan: SchemaPlan | None  # the choices in the arguments; None if they are not written as JSON
 
 
 def call_grammar(

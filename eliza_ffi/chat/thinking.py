@@ -11,24 +11,12 @@ from .held_text import n_held
 
 @dataclass(frozen=True)
 class ThinkingFormat:
-    """The text around the reasoning of a model.
+    """The text around the reasoning of a model."""
 
-    Attributes
-    ----------
-    mark : str
-        A text that only templates with this format contain.
-    start : str
-        The text before the reasoning.
-    stop : str
-        The text that the model writes when its reasoning is over.
-    end : str
-        The text between the reasoning and the answer. It begins with `stop`, except for whitespace.
-    """
-
-    mark: str
-    start: str
-    stop: str
-    end: str
+    mark: str  # only templates with this format contain it
+    start: str  # before the reasoning
+    stop: str  # what the model writes when its reasoning is over
+    end: str  # between the reasoning and the answer; begins with `stop` after whitespace
 
     def is_open(self, prompt: str) -> bool:
         """Return whether a prompt ends where the reasoning begins."""
@@ -73,20 +61,12 @@ def known_thinking_format(template: str) -> ThinkingFormat | None:
 
 @dataclass(frozen=True)
 class WrittenReasoning:
-    """How a model marks reasoning that was not requested with `think`.
-
-    Attributes
-    ----------
-    format : ThinkingFormat
-    is_open : bool
-        Whether the prompt already contains the mark at the beginning of the reasoning.
-    control : mapping from int to str
-        The control tokens in the marks around the reasoning, with their texts. The library leaves
-        control tokens out of the generated text.
-    """
+    """How a model marks reasoning that was not requested with `think`."""
 
     format: ThinkingFormat
-    is_open: bool
+    is_open: bool  # the prompt already contains the mark at the beginning of the reasoning
+    # the control tokens in the marks, with their texts, which the library leaves out of the
+    # generated text
     control: Mapping[int, str]
 
     def reader(self) -> ReasoningReader:

@@ -21,24 +21,12 @@ OTHER_KEYS = ("input_schema", "inputSchema")
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that the model may call.
+    """A function that the model may call."""
 
-    Attributes
-    ----------
-    name : str
-        1 to 128 letters, digits, ``_``, ``-`` and ``.``.
-    description : str
-        A description of the function, for the model.
-    parameters : mapping
-        A JSON Schema of type ``object``.
-    strict : bool or None
-        OpenAI's ``strict``; None if the definition does not set it.
-    """
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    strict: bool | None = None
+    name: str  # 1 to 128 letters, digits, '_', '-' and '.'
+    description: str  # for the model
+    parameters: Mapping[str, Any]  # a JSON Schema of type "object"
+    strict: bool | None = None  # OpenAI's; None = not set
 
     @lazy_property
     def schema(self) -> str:

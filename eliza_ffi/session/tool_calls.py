@@ -246,35 +246,17 @@ def one_call(answer: ToolCalls | TextAnswer) -> ToolCall | TextAnswer:
 
 @dataclass(frozen=True, eq=False)
 class ToolRequest:
-    """A checked request for tool calls, with its prompt.
-
-    Attributes
-    ----------
-    session : Session
-    format : CallFormat
-    tools : tuple of Tool
-        The tools that the model may call.
-    may_answer : bool
-        Whether the model may answer in words.
-    max_calls : int
-    earlier_calls : int
-        The number of calls in the conversation, if the format numbers calls across turns.
-    generation : GenerationRequest
-        The settings, and the prompt up to the beginning of a call or an answer in words.
-    texts : CallTexts
-    words : GenerationRequest or None
-        The request for an answer in words if it has a limit, such as a schema; None = no limit.
-    """
+    """A checked request for tool calls, with its prompt."""
 
     session: Session
     format: CallFormat
-    tools: tuple[Tool, ...]
-    may_answer: bool
+    tools: tuple[Tool, ...]  # that the model may call
+    may_answer: bool  # in words
     max_calls: int
-    earlier_calls: int
-    generation: GenerationRequest
+    earlier_calls: int  # in the conversation, if the format numbers calls across turns
+    generation: GenerationRequest  # its prompt ends where a call or an answer in words begins
     texts: CallTexts
-    words: GenerationRequest | None = None
+    words: GenerationRequest | None = None  # for an answer in words with a limit, such as a schema
 
 
 class CallTexts:
@@ -550,15 +532,9 @@ class _LimitReached(Exception):  # noqa: N818 - an outcome
 class _Start:
     """The beginning of a call of one tool, up to its arguments.
 
-    Attributes
-    ----------
-    tool : Tool
-    text : str
-    tokens : tuple of int
-    rows : tuple of tuple of int
-        The possible token sequences of the beginning. If the arguments follow the name directly,
-        each sequence also contains the beginning of the arguments. It distinguishes the name from a
-        longer name that begins with it.
+    `rows` are its possible token sequences. If the arguments follow the name directly, each of them
+    also contains the beginning of the arguments, which distinguishes the name from a longer name
+    that begins with it.
     """
 
     tool: Tool
@@ -570,15 +546,9 @@ class _Start:
 class ToolTurn:
     """The turn of a model that may call tools; `run` is the run that it is a part of.
 
-    Parameters
-    ----------
-    run, request
-    with_steps
-        Whether to yield the pieces of calls, the finished calls, and the pieces of an answer in
-        words, before the result.
-    ends_at_limit
-        Whether `max_tokens` limits the whole turn, and a call that does not fit ends the turn
-        without an error.
+    With `with_steps`, it yields the pieces of calls, the finished calls, and the pieces of an
+    answer in words, before the result. With `ends_at_limit`, `max_tokens` limits the whole turn,
+    and a call that does not fit ends the turn without an error.
     """
 
     def __init__(

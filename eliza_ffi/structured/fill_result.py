@@ -120,8 +120,7 @@ class FillResult:
 class AnswerWriter:
     """Collects the text, the tokens and the spans of an answer while it is written.
 
-    The `tokens` are those that the library has written so far. Fixed text that the library still
-    holds back is not included.
+    Fixed text that the library still holds back is not included in `tokens`.
     """
 
     def __init__(self) -> None:

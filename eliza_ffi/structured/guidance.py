@@ -48,13 +48,8 @@ text. Its error texts contain them; `stop_reason` returns only "InternalError"."
 class GuidanceSource:
     """Computes the token masks of one text.
 
-    Parameters
-    ----------
-    matcher
-        llguidance's matcher. This object must be its only user.
-    vocabulary
-    numbers
-        Limits the digits of JSON numbers; None if the text is not JSON.
+    This object must be the only user of llguidance's `matcher`. `numbers` limits the digits of JSON
+    numbers; None if the text is not JSON.
     """
 
     def __init__(
@@ -165,17 +160,9 @@ class GuidanceSource:
 class GuidanceMasks:
     """A constraint that llguidance has compiled.
 
-    Parameters
-    ----------
-    matcher
-        llguidance's matcher in its initial state. It is copied for each text and never advanced.
-    vocabulary
-    numbers
-        Returns a new digit limit for one text; None if the answers are not JSON.
-    relaxed
-        The parts of a schema that the masks do not enforce.
-    plan
-        The choices in the answers; None if there are no choices between known labels.
+    The `matcher` in its initial state is copied for each text and never advanced. `numbers` returns
+    a new digit limit for one text; None if the answers are not JSON. `relaxed` lists the parts of a
+    schema that the masks do not enforce. `plan` has the choices between known labels.
     """
 
     def __init__(
@@ -199,17 +186,9 @@ class GuidanceMasks:
         return GuidanceSource(self._matcher.deep_copy(), self.vocabulary, numbers)
 
     def close(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], str] | None:
-        """Complete a truncated answer, and return its tokens and its text.
+        """Complete a truncated answer, given as its tokens, and return its tokens and its text.
 
-        Parameters
-        ----------
-        tokens
-            The tokens of the truncated answer.
-
-        Returns
-        -------
-        tuple or None
-            None if no ending was found in about 256 tokens.
+        None if no ending was found in about 256 tokens.
         """
         source, tokens = self.start(), tuple(check_several("tokens", tokens, "token ids"))
         for token in tokens:
@@ -223,13 +202,7 @@ class GuidanceMasks:
 
 
 class Guidance:
-    """Compiles constraints with llguidance for one model's vocabulary. Thread-safe.
-
-    Parameters
-    ----------
-    vocabulary
-        Returns the vocabulary. It is called whenever a constraint is compiled.
-    """
+    """Compiles constraints with llguidance for one model's vocabulary. Thread-safe."""
 
     def __init__(self, vocabulary: Callable[[], TokenTexts]) -> None:
         check_callable("vocabulary", vocabulary)
@@ -240,17 +213,11 @@ class Guidance:
         self._lock = threading.Lock()
 
     def json_schema(self, schema: Mapping[str, Any] | bool) -> GuidanceMasks:
-        """Compile a JSON Schema.
+        """Compile a JSON Schema; see :func:`.schema.schema_grammar` for errors and relaxations.
 
-        The masks' `relaxed` lists the parts of the schema that llguidance cannot enforce. Integers
-        have at most 19 digits. Other numbers have at most 18 digits, and 2 more in the exponent. If
-        the schema itself contains a longer number, the limit is higher. Times have at most
-        :data:`eliza_ffi.structured.schema.LONGEST_TIME` characters.
-
-        Raises
-        ------
-        InvalidArgumentError
-            See :func:`eliza_ffi.structured.schema.schema_grammar`.
+        Integers have at most 19 digits. Other numbers have at most 18 digits, and 2 more in the
+        exponent. If the schema itself contains a longer number, the limit is higher. Times have at
+        most :data:`.schema.LONGEST_TIME` characters.
         """
         return self.schema_text(checked_schema(schema))
 
@@ -263,12 +230,8 @@ class Guidance:
     def regex(self, pattern: str) -> GuidanceMasks:
         """Compile a regular expression that must match the whole text.
 
-        Classes such as ``\\d`` contain only ASCII characters.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If llguidance rejects the expression.
+        Classes such as ``\\d`` contain only ASCII characters. Raise InvalidArgumentError if
+        llguidance rejects the expression.
         """
         from llguidance import LLMatcher, regex_to_lark
 
@@ -288,23 +251,11 @@ class Guidance:
         most_digits: int = MOST_DIGITS,
         plan: SchemaPlan | None = None,
     ) -> GuidanceMasks:
-        """Compile a Lark grammar. Its start rule is ``start``.
+        """Compile a Lark grammar with the start rule ``start``.
 
-        Parameters
-        ----------
-        grammar
-        json_after
-            The fixed strings that precede JSON values in the grammar. The numbers in these
-            values have a limited number of digits.
-        most_digits
-            The maximum number of digits of these numbers.
-        plan
-            The choices in the text, if it is JSON.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If llguidance rejects the grammar.
+        `json_after` are the fixed strings that precede JSON values in the grammar; numbers in these
+        values have at most `most_digits` digits. `plan` has the choices in the text, if it is JSON.
+        Raise InvalidArgumentError if llguidance rejects the grammar.
         """
         after = tuple(map(str.encode, check_each("json_after", json_after, str, "a string")))
         check_whole("most_digits", most_digits, 1)

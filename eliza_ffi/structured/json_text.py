@@ -61,22 +61,11 @@ def read_json(text: str) -> Any:
 
 @dataclass
 class JsonScanner:
-    """The state at the end of a partial JSON text.
+    """The state at the end of a partial JSON text."""
 
-    Attributes
-    ----------
-    in_string : bool
-        Whether the text ends inside a string, so that the next character is part of the string or
-        its closing quote.
-    escape : str
-        The incomplete escape sequence at the end, such as ``"\\u00"``, or empty.
-    depth : int
-        How many arrays and objects are open.
-    """
-
-    in_string: bool = False
-    escape: str = ""
-    depth: int = 0
+    in_string: bool = False  # the next character is part of a string or its closing quote
+    escape: str = ""  # the incomplete escape sequence at the end, such as "\u00"
+    depth: int = 0  # how many arrays and objects are open
 
     def is_inside(self, text: bytes) -> bool:
         """Return whether this text would only lengthen the string that is open."""

@@ -43,14 +43,8 @@ _LITERALS = "<>aeghijlmoqy"
 class SplitPattern:
     """A pattern without lookaround, and the conditions that were split from it.
 
-    Every pattern may match anywhere in a string.
-
-    Attributes
-    ----------
-    main : str
-        The pattern without its conditions.
-    conditions : tuple of (bool, str)
-        For each condition, whether the string must match or must not match, and the pattern.
+    Every pattern may match anywhere in a string. A condition is whether the string must match or
+    must not match, and a pattern.
     """
 
     main: str

@@ -57,32 +57,15 @@ class Filled:
 
 @dataclass(frozen=True)
 class PlacedSpan:
-    """A span with the text around it.
+    """A span with the text around it."""
 
-    Attributes
-    ----------
-    index : int
-        The index of the span in the skeleton, from 0.
-    span : SkeletonSpan
-    in_string : bool
-        Whether the preceding text leaves a JSON string open.
-    before : str
-        The fixed text before the value, unless it is the `after` of an earlier span.
-    after : str
-        The fixed text after the value.
-    follow : tuple of str
-        Alternatives for the text after the value, instead of `after`. The model chooses one.
-    grammar : str or None
-        For a span with a rule, a grammar with this rule as its start rule ``root``.
-    """
-
-    index: int
+    index: int  # in the skeleton, from 0
     span: SkeletonSpan
-    in_string: bool = False
-    before: str = ""
-    after: str = ""
-    follow: tuple[str, ...] = ()
-    grammar: str | None = None
+    in_string: bool = False  # the preceding text leaves a JSON string open
+    before: str = ""  # the fixed text before the value, unless it is the `after` of an earlier span
+    after: str = ""  # the fixed text after the value
+    follow: tuple[str, ...] = ()  # alternatives to `after`, of which the model chooses one
+    grammar: str | None = None  # for a span with a rule, with this rule as its start rule "root"
 
     @property
     def is_literal(self) -> bool:

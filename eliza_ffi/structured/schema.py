@@ -90,25 +90,12 @@ Rule = Callable[[Part, Compiles], Relaxations]
 
 @dataclass(frozen=True)
 class SchemaGrammar:
-    """A schema as a grammar that llguidance compiles.
+    """A schema as a grammar that llguidance compiles."""
 
-    Attributes
-    ----------
-    grammar : str
-        The grammar in llguidance's own format.
-    relaxed : tuple of str
-        The parts of the schema that the grammar does not enforce, each as a JSON pointer and a
-        reason.
-    most_digits : int
-        The maximum number of digits of a number. The grammar does not enforce this limit either.
-    schema : dict
-        The schema as llguidance compiles it. It is approximated where llguidance supports a part in
-        neither mode.
-    """
-
-    grammar: str
-    relaxed: tuple[str, ...]
-    most_digits: int
+    grammar: str  # in llguidance's own format
+    relaxed: tuple[str, ...]  # what the grammar does not enforce: JSON pointers and reasons
+    most_digits: int  # of a number, which the grammar does not enforce either
+    # as llguidance compiles it, approximated where it supports a part in neither mode
     schema: dict[str, Any]
 
 

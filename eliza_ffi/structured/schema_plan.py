@@ -69,20 +69,15 @@ choice that comes next; or None if more text must be written first."""
 class Label:
     """A known text that may come next.
 
-    Attributes
-    ----------
-    text : str
-        The whole text.
-    scored : str
-        The text whose probability counts. For a string it ends before the closing quote, so that
-        the probability does not depend on what follows the string. For a bracket it includes the
-        fixed text that follows, because the two often share a token.
-    value : Any
-        The JSON value. For the next field, its name, True if the name is free, or None if the
-        object ends. For a list, whether another item follows.
+    `scored` is the text whose probability counts. For a string it ends before the closing quote, so
+    that the probability does not depend on what follows the string. For a bracket it includes the
+    fixed text that follows, because the two often share a token.
+
+    `value` is the JSON value. For the next field it is its name, True if the name is free, or None
+    if the object ends. For a list it says whether another item follows.
     """
 
-    text: str
+    text: str  # the whole text
     scored: str
     value: Any
 
@@ -96,19 +91,13 @@ class Label:
 class PlannedChoice:
     """A choice between labels.
 
-    Attributes
-    ----------
-    path : str
-        The keys and indices that lead to the value, joined by dots. With a ``?`` at the end, it is
-        the decision which field or whether an item comes at this path.
-    labels : tuple of Label
-    is_value : bool
-        Whether the labels are JSON values.
+    The `path` has the keys and indices that lead to the value, joined by dots. With a ``?`` at the
+    end, it is the decision which field or whether an item comes at this path.
     """
 
     path: str
     labels: tuple[Label, ...]
-    is_value: bool
+    is_value: bool  # the labels are JSON values
 
 
 class SchemaPlan:

@@ -67,30 +67,17 @@ class Gbnf:
 
 @dataclass(frozen=True, eq=False)
 class Shape(Generic[T]):
-    """The constraint on an answer, and how to read the answer's value.
+    """The constraint on an answer, and how to read the answer's value."""
 
-    Attributes
-    ----------
-    masks : callable
-        Takes a :class:`.Guidance`, and returns the token masks of the shape.
-    value : callable
-        Takes the text of a complete answer, and returns its value. Raises ValueError if the answer
-        is not valid.
-    json_of : Any
-        The class or annotation that the answer's JSON is read as, `Any` for plain JSON data, or
-        None if answers are not JSON.
-    relaxed : tuple of str
-        The parts of the schema that the masks do not enforce. `value` still checks them.
-    close : callable or None
-        Completes a truncated answer. It takes the answer's tokens, and returns the tokens and the
-        text of the complete answer, or None if it found no short ending. If `close` is None, a
-        truncated answer is an error.
-    """
-
-    masks: Callable[[Guidance], GuidanceMasks]
+    masks: Callable[[Guidance], GuidanceMasks]  # returns the token masks
+    # returns the value of a complete answer; raises ValueError if it is not valid
     value: Callable[[str], T]
+    # the class that the JSON is read as, `Any` for plain data, None if answers are not JSON
     json_of: Any
+    # the parts of the schema that the masks do not enforce; `value` checks them
     relaxed: tuple[str, ...] = ()
+    # takes the tokens of a truncated answer, and returns the tokens and the text of the complete
+    # answer, or None; without it, a truncated answer is an error
     close: Callable[[Sequence[int]], tuple[tuple[int, ...], str] | None] | None = None
 
 

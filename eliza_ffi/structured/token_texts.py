@@ -16,10 +16,7 @@ from ..errors import ElizaError
 class TokenSpeller:
     """A model's tokenizer that other libraries may keep after the model is closed.
 
-    Parameters
-    ----------
-    tokenize
-        Returns the tokens of a string. It must not recognize control tokens in the string.
+    `tokenize` must not recognize control tokens in a string.
     """
 
     def __init__(self, tokenize: Callable[[str], list[int]]) -> None:
@@ -63,22 +60,11 @@ def continued_tokens(
 
 @dataclass(frozen=True, eq=False)
 class TokenTexts:
-    """A vocabulary.
+    """A vocabulary."""
 
-    Attributes
-    ----------
-    texts : tuple of bytes
-        The bytes that each token spells. For a control token, its name.
-    control : tuple of int
-        The control tokens, in ascending order. They never represent text.
-    ends : tuple of int
-        The tokens that end a generation, with the model's EOS first.
-    speller : TokenSpeller
-    """
-
-    texts: tuple[bytes, ...]
-    control: tuple[int, ...]
-    ends: tuple[int, ...]
+    texts: tuple[bytes, ...]  # the bytes that each token spells; for a control token, its name
+    control: tuple[int, ...]  # the control tokens, which never represent text, in ascending order
+    ends: tuple[int, ...]  # the tokens that end a generation, the model's EOS first
     speller: TokenSpeller
 
     @classmethod
@@ -90,17 +76,9 @@ class TokenTexts:
         eos: str,
         speller: TokenSpeller,
     ) -> TokenTexts:
-        """Create a vocabulary from the model's lists.
+        """Create a vocabulary from the model's lists, which may be in any order.
 
-        Parameters
-        ----------
-        texts
-            As in the attribute `texts`. Tokens with empty bytes become control tokens.
-        control, ends
-            As in the attributes, but in any order.
-        eos
-            The name of the model's EOS token.
-        speller
+        Tokens with empty bytes become control tokens. `eos` is the name of the model's EOS token.
         """
         check_kind("speller", speller, TokenSpeller, "a TokenSpeller")
         named = list(check_each("texts", texts, bytes, "bytes"))
