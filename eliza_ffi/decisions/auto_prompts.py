@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,6 @@ def settings_of_prompts(
         is_default = value is None or (isinstance(value, str) and value == "auto")
         return fitted.get(name, default) if is_default else value
 
-    asked = [question for _, question in named_questions(questions)]
     style, orders = argument("answer_style", "text"), argument("orders", 1)
     prompt = arguments.get("prompt")
     order, form = argument("prompt_order", "auto"), argument("prompt_format", "auto")
@@ -78,16 +78,17 @@ def settings_of_prompts(
                 kind = "a decision model" if prompt is None else "a custom prompt"
                 raise InvalidArgumentError(f"{name} has no effect with {kind}: leave it out")
         return PromptSettings(style, orders, prompt, examples=as_examples(questions, examples))
-    shots = as_examples(questions, argument("examples", None))
     named_format, named_order = declared(session)
     if form == "auto":
         form = named_format or _format_of(session)
-    settings = PromptSettings(style, orders, format=form, examples=shots)
-    if order == "auto":
-        order = named_order or _order_of(session, asked, settings, inputs)
     if prior == "auto":
         prior = "options" if form == "plain" and style == "text" else "none"
-    settings = PromptSettings(style, orders, None, order, form, shots, prior)
+    shots = as_examples(questions, argument("examples", None))
+    settings = PromptSettings(style, orders, format=form, examples=shots, prior=prior)
+    if order == "auto":
+        asked = [question for _, question in named_questions(questions)]
+        order = named_order or _order_of(session, asked, settings, inputs)
+    settings = replace(settings, order=order)
     for question, shown in shots:
         _check_room(session, question, settings, shown)
     return settings

@@ -99,15 +99,12 @@ class Settings:
     def described(self) -> dict[str, Any]:
         """Return everything that affects the answers to a question, as JSON."""
         how, calibration = self.how, self.calibration
-        shots = [[shot.text, shot.option] for _, each in how.examples for shot in each]
+        prompts = how.described()
+        del prompts["prompt"]
         return {
+            **prompts,
             "wording": wording_hash(how.prompt),
-            "answer_style": how.answer_style,
-            "orders": how.orders,
-            "prompt_order": how.order,
-            "prompt_format": how.format,
-            "prior": how.prior,
-            "examples": shots,
+            "examples": [[shot.text, shot.option] for _, each in how.examples for shot in each],
             "scoring": self.scoring,
             "calibration": None if calibration is None else calibration.digest,
             "allowed_probability": self.allowed_probability,

@@ -17,7 +17,7 @@ from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.learning import metrics
 from eliza_ffi.decisions.learning.calibration import Calibration
 from eliza_ffi.decisions.learning.fitting import calibrate
-from eliza_ffi.decisions.learning.pictures import Picture, coverage_curve, plain
+from eliza_ffi.decisions.learning.pictures import coverage_curve
 from eliza_ffi.decisions.learning.report import DecisionReport, evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import RenderedQuestion
@@ -296,24 +296,21 @@ def test_the_coverage_curve_ends_with_all_answers(report: DecisionReport) -> Non
     assert [point.threshold for point in points] == pytest.approx([0.8, 0.7, 0.6, 0.4])
 
 
-def test_the_plots_are_png_files(report: DecisionReport, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+def test_the_plots_are_png_files_with_a_panel_for_each_question(
+    report: DecisionReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    saved: list[Any] = []
+    save = figure.savefig
+    monkeypatch.setattr(
+        figure, "savefig", lambda self, *a, **k: saved.append(self) or save(self, *a, **k)
+    )
     files = report.save_plots(tmp_path / "plots" / "new")
     assert [file.name for file in files] == ["reliability.png", "coverage.png"]
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
-
-
-def test_the_legend_contains_each_label_once(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    picture = Picture(1, 2, (4.0, 3.0), sharey=True)
-    for axis in picture.axes.flat:
-        axis.plot([1, 2], [3, 4], label="ours")
-        axis.plot([1, 2], [4, 3])
-        plain(axis)
-    picture.save(tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    (legend,) = picture.axes[0][0].figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["ours"]
+    for each, label in zip(saved, ("perfect calibration", "probability threshold"), strict=True):
+        assert label in [text.get_text() for text in each.legends[0].get_texts()]
+        assert sum(bool(axis.lines) for axis in each.axes) == len(report.questions) + 1
 
 
 def test_the_error_without_matplotlib_names_the_extra_to_install(

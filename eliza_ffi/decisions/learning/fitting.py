@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from ..._lazy import lazy_property
 from ...checks import check_callback, check_number, check_one_of
 from ...errors import InvalidArgumentError, NotSupportedError
+from ...session.options import CacheOptions
 from ...session.requests import check_keywords
 from ..asking import WantedHidden, check_model
 from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..examples import (
     UNTOLD,
-    Examples,
     OnSkip,
     Progress,
     ask_examples,
@@ -38,7 +38,6 @@ from ..fingerprint import fingerprint_of
 from ..option_prior import CONTENT_FREE
 from ..prompt_settings import PromptArguments, PromptSettings
 from ..prompts import AskedQuestion, option_count
-from ..questions import Question
 from ..scoring import (
     Array,
     QuestionScores,
@@ -86,6 +85,7 @@ def calibrate(
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
     prompt_examples: Any = None,
+    cache: CacheOptions | None = None,
     **prompts: Unpack[PromptArguments],
 ) -> Calibration:
     """Fit a calibration to labelled examples.
@@ -130,6 +130,8 @@ def calibrate(
         does not fit into the context, and with the reason. None raises an error instead.
     prompt_examples
         The examples in the prompts, as `examples` of :meth:`~eliza_ffi.Model.decide`.
+    cache
+        As for :meth:`~eliza_ffi.Model.decide`.
     **prompts
         `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
@@ -163,39 +165,7 @@ def calibrate(
         examples=prompt_examples,
         inputs=sample_of(labelled.inputs, N_SAMPLE),
     )
-    return fit(
-        model,
-        asked,
-        labelled,
-        how,
-        method,
-        rule,
-        strength,
-        progress,
-        on_skip,
-        risk=risk,
-        confidence=confidence,
-        max_flips=max_flips,
-    )
-
-
-def fit(
-    model: Any,
-    questions: Sequence[Question],
-    labelled: Examples,
-    how: PromptSettings,
-    method: CalibrationMethod | Literal["auto"],
-    rule: Rule,
-    strength: float,
-    progress: Progress | None = None,
-    on_skip: OnSkip | None = None,
-    stream: Mapping[str, Any] | None = None,
-    risk: float | None = None,
-    confidence: float = 0.9,
-    max_flips: float | None = None,
-) -> Calibration:
-    """Fit a calibration with checked arguments. `stream` has the slot and the cache."""
-    named = named_questions(questions)
+    named = named_questions(asked)
     wanted = (labelled.targets != UNTOLD) | (method == "batch")  # which needs no answers
     names, every = [name for name, _ in named], [question for _, question in named]
     hidden = _wanted_hidden(model, method, how, named, labelled.targets)
@@ -213,7 +183,7 @@ def fit(
 
     check_enough(wanted)
     whole = rule != "constrained" or "unconditional" in bases
-    asking = partial(ask_examples, model, whole=whole, stream=stream)
+    asking = partial(ask_examples, model, whole=whole, stream={"cache": cache})
     seen, asked_about = asking(
         labelled.inputs, every, wanted, how, progress=progress, on_skip=on_skip, hidden=hidden
     )

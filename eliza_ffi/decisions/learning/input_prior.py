@@ -16,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidArgumentError
-from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
-from ..examples import read_examples
+from ..auto_prompts import sample_of
+from ..prompt_settings import PromptArguments
 from ..questions import Question
-from ..scoring import check_rule
 from .calibration import Calibration, as_calibration
 
 N_INPUTS = 300
@@ -36,23 +35,25 @@ def fit_input_prior(
 
     Inputs that cannot be used are left out. At least 10 must remain.
     """
-    from .fitting import LEAST_EXAMPLES, fit  # later: most decisions do not need it
+    from .fitting import LEAST_EXAMPLES, calibrate  # later: most decisions do not need it
 
     sample = sample_of(inputs, N_INPUTS)
-    prompts = {**settings, "prior": None}
-    how = settings_of_prompts(model.session, questions, prompts, inputs=sample_of(sample, N_SAMPLE))
     skipped: list[int] = []
+    prompts: Any = {
+        name: settings[name] for name in PromptArguments.__annotations__ if name in settings
+    }
     try:
-        return fit(
+        return calibrate(
             model,
             questions,
-            read_examples(questions, [(each, {}) for each in sample]),
-            how,
+            [(each, {}) for each in sample],
             method="batch",
-            rule=check_rule(settings.get("scoring") or "constrained"),
+            rule=settings.get("scoring") or "constrained",
             strength=STRENGTH,
             on_skip=lambda index, reason: skipped.append(index),
-            stream={"cache": settings.get("cache")},
+            prompt_examples=settings.get("examples"),
+            cache=settings.get("cache"),
+            **{**prompts, "prior": None},
         )
     except InvalidArgumentError as error:
         n = len(sample) - len(skipped)

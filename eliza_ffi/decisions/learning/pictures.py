@@ -1,9 +1,9 @@
-"""PNG figures, drawn with matplotlib if it is installed, and the plots of reports."""
+"""The plots of reports: PNG files, drawn with matplotlib if it is installed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,66 +26,25 @@ def load_matplotlib() -> Any:
     return matplotlib.figure
 
 
-class Picture:
-    """Draw a grid of `axes` with one legend below it.
-
-    `size` is the width and the height in inches, and `sharing` has the arguments ``sharex`` and
-    ``sharey`` of matplotlib's ``subplots``.
-    """
-
-    def __init__(
-        self, rows: int, columns: int, size: tuple[float, float], **sharing: bool | str
-    ) -> None:
-        self._figure = load_matplotlib().Figure(figsize=size)
-        self._height = size[1]
-        self.axes: Any = self._figure.subplots(rows, columns, squeeze=False, **sharing)
-
-    def save(self, file: Path, legend_columns: int = 4) -> None:
-        """Write the PNG. The legend contains each label once."""
-        shown: dict[str, Any] = {}
-        for axis in self.axes.flat:
-            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-                shown.setdefault(label, handle)
-        self._figure.legend(
-            list(shown.values()),
-            list(shown),
-            loc="lower center",
-            ncols=legend_columns,
-            frameon=False,
-            fontsize="small",
-        )
-        self._figure.tight_layout(rect=(0.0, 0.45 / self._height, 1.0, 1.0))
-        self._figure.savefig(file, format="png", dpi=120)
-
-
-def plain(axis: Any, grid: str = "both") -> None:
-    """Give an axis a pale grid, and remove its top and right borders."""
-    axis.grid(True, axis=grid, alpha=0.25)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-
-
 def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
     """Write a PNG with a reliability diagram for each report.
 
     On the diagonal, the accuracy of the answers is equal to their probability. Below the diagonal
     the answers are overconfident.
     """
-    picture, panels = _panels(reports)
-    for axis, each in panels:
+
+    def draw(axis: Any, each: QuestionReport) -> None:
         filled = [one for one in each.bins if one.n]
         centers = [(one.low + one.high) / 2 for one in filled]
-        width = 1 / len(each.bins)
         shares = [one.n / each.n for one in filled]
-        axis.bar(centers, shares, width, color="0.85", label="share of the answers")
+        axis.bar(centers, shares, 1 / len(each.bins), color="0.85", label="share of the answers")
         axis.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="perfect calibration")
         sure = [one.probability for one in filled]
-        right = [one.accuracy for one in filled]
-        axis.plot(sure, right, "o-", color="C0", label="accuracy")
-        axis.set_title(f"{_short(each)}: ECE {each.ece:.3f}", fontsize="medium")
+        axis.plot(sure, [one.accuracy for one in filled], "o-", color="C0", label="accuracy")
+        axis.set_title(f"{_short(each.name)}: ECE {each.ece:.3f}", fontsize="medium")
         axis.set_xlabel("probability of the answer")
-    picture.save(path)
+
+    _draw(reports, path, draw)
 
 
 def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
@@ -93,16 +52,17 @@ def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
 
     The horizontal axis is the share of the answers that are given.
     """
-    picture, panels = _panels(reports)
-    for axis, each in panels:
+
+    def draw(axis: Any, each: QuestionReport) -> None:
         points = coverage_curve(each)
         shares = [point.coverage for point in points]
         axis.step(shares, [point.accuracy for point in points], "C0", label="accuracy")
         thresholds = [point.threshold for point in points]
         axis.step(shares, thresholds, "C1", linewidth=1, label="probability threshold")
-        axis.set_title(f"{_short(each)}: accuracy {each.accuracy:.1%}", fontsize="medium")
+        axis.set_title(f"{_short(each.name)}: accuracy {each.accuracy:.1%}", fontsize="medium")
         axis.set_xlabel("share of the answers given")
-    picture.save(path)
+
+    _draw(reports, path, draw)
 
 
 def coverage_curve(report: QuestionReport) -> tuple[CoveragePoint, ...]:
@@ -111,21 +71,30 @@ def coverage_curve(report: QuestionReport) -> tuple[CoveragePoint, ...]:
     return coverage(report.probabilities, report.right, [float(each) for each in thresholds])
 
 
-def _panels(reports: Sequence[QuestionReport]) -> tuple[Picture, list[tuple[Any, QuestionReport]]]:
-    """Return a picture with one axis for each report, and the axes."""
+def _draw(
+    reports: Sequence[QuestionReport], path: Path, draw: Callable[[Any, QuestionReport], None]
+) -> None:
+    """Write a PNG with one panel for each report, and one legend."""
     columns = min(len(reports), MOST_COLUMNS)
     rows = math.ceil(len(reports) / columns)
-    picture = Picture(rows, columns, size=(max(3.2 * columns + 0.6, LEAST_WIDTH), 3.1 * rows + 0.6))
-    axes = list(picture.axes.flat)
+    height = 3.1 * rows + 0.6
+    figure = load_matplotlib().Figure(figsize=(max(3.2 * columns + 0.6, LEAST_WIDTH), height))
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis in axes[len(reports) :]:
         axis.set_visible(False)
-    for axis in axes[: len(reports)]:
+    for axis, each in zip(axes, reports, strict=False):
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 1.02)
-        plain(axis)
-    return picture, list(zip(axes, reports, strict=False))
+        axis.grid(True, alpha=0.25)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+        draw(axis, each)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    place: Any = {"loc": "lower center", "ncols": 4, "frameon": False, "fontsize": "small"}
+    figure.legend(handles, labels, **place)
+    figure.tight_layout(rect=(0.0, 0.45 / height, 1.0, 1.0))
+    figure.savefig(path, format="png", dpi=120)
 
 
-def _short(report: QuestionReport) -> str:
-    name = report.name
+def _short(name: str) -> str:
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
