@@ -60,10 +60,9 @@ def by_size(results: Results) -> tuple[Panel, str]:
         panel.label(points[place], words, colour, anchor, dy)
     ours = cells[SMOLLM2.name]
     return panel, (
-        f"With a new prompt of {sizes.PROMPT_TOKENS} tokens, a choice takes "
-        f"{duration(ours[sizes.NEW]['ms'])} of processor time with SmolLM2, and with a cached "
-        f"prompt {duration(ours[sizes.CACHED]['ms'])}: most of the time goes into reading the "
-        "prompt."
+        f"With SmolLM2, a choice takes {duration(ours[sizes.NEW]['ms'])} of processor time after a "
+        f"new prompt of {sizes.PROMPT_TOKENS} tokens, and {duration(ours[sizes.CACHED]['ms'])} "
+        "after a cached one: reading the prompt takes most of the time."
     )
 
 
@@ -93,9 +92,8 @@ def by_streams(results: Results) -> tuple[Panel, str]:
     ranges = {name: between([middle for _, (_, middle, _) in rates[name]]) for name in names}
     return panel, (
         "On two cores, a model with 155 million random weights makes "
-        f"{ranges[streams.OURS]} choices per second, and {ranges[streams.SERVER]} in "
-        "llama-server; more streams add little, because "
-        "the prompts of one stream already keep both cores busy."
+        f"{ranges[streams.OURS]} choices per second ({ranges[streams.SERVER]} in llama-server). "
+        "More streams add little, because the prompts of one stream keep both cores busy."
     )
 
 
@@ -170,9 +168,10 @@ def compared(results: Results) -> tuple[Panel, str]:
         panel.dots([(value, n - i) for value in values], colour)
     new, text, chat, decided, *others = (values for values, _ in rows.values())
     return panel, (
-        f"With a new prompt, llama-server takes {between(new)} times as long as eliza-ffi; for "
-        f"text {between(text)} times, over HTTP {between(chat)} times for chat and "
-        f"{between(decided)} times for decisions. After a cached prompt, grammars and masks take "
+        f"For a choice with a new prompt, llama-server takes {between(new)} times as long as "
+        f"eliza-ffi, and for text {between(text)} times. Over HTTP, it takes {between(chat)} "
+        f"times as long for chat, and {between(decided)} times for decisions. After a cached "
+        "prompt, grammars and masks take "
         f"{between([each for values in others for each in values])} times as long."
     )
 
@@ -196,18 +195,21 @@ PANELS = (by_size, by_streams, by_labels, compared)
 
 def versions(results: Results) -> str:
     """Return the machines, the versions and the dates of the measurements."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, set[str]]] = {}
     for each in results.values():
         machine = each["machine"]
-        line = (
-            f"{machine['cpu']}, {machine['cores']} cores; eliza-ffi {machine['eliza_ffi']} over "
-            f"llama.cpp {machine['llama_cpp']}"
-        )
-        found.setdefault(line, set()).add(machine["date"])
+        versions = f"eliza-ffi {machine['eliza_ffi']} over llama.cpp {machine['llama_cpp']}"
+        measured = found.setdefault(f"{machine['cpu']}, {machine['cores']} cores", {})
+        measured.setdefault(versions, set()).add(machine["date"])
     return " ".join(
-        f"{line}; {min(dates)}{f' to {max(dates)}' if len(dates) > 1 else ''}."
-        for line, dates in found.items()
+        f"We measured {' and '.join(map(_with_days, measured.items()))} on this machine: {name}."
+        for name, measured in found.items()
     )
+
+
+def _with_days(measured: tuple[str, set[str]]) -> str:
+    versions, days = measured
+    return f"{versions} ({min(days)}{f' to {max(days)}' if len(days) > 1 else ''})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
