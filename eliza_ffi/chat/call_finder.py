@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import ChatTemplateError, InvalidArgumentError
+from ..structured.schema_walk import JSON_TYPES
 from .call_format import (
     WRITERS,
     Call,
@@ -34,7 +35,6 @@ from .call_format import (
     write_arguments,
     write_members,
 )
-from .json_types import JSON_TYPES
 from .template import ChatTemplate
 from .tool_messages import GENERIC
 from .tools import Tool

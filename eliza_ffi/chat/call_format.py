@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from ..errors import InvalidArgumentError
-from .json_types import json_type
+from ..structured.schema_walk import json_type
 
 
 class Hole(Enum):

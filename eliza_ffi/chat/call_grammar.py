@@ -18,18 +18,18 @@ from ..errors import InvalidArgumentError
 from ..structured.limits import checked_schema
 from ..structured.schema import grammar_of_text
 from ..structured.schema_plan import SchemaPlan, plan_of_text
-from .call_format import CallFormat, Json, Members, write_members
-from .closing import closed_objects
-from .json_types import (
+from ..structured.schema_walk import (
     JSON_TYPES,
     ObjectForm,
     alternatives,
+    closed_objects,
     items_schema,
     member_schema,
     object_forms,
     types_allowed,
     values_of,
 )
+from .call_format import CallFormat, Json, Members, write_members
 
 INTEGER, FRACTION, EXPONENT = (
     "-?(0|[1-9][0-9]{0,18})",

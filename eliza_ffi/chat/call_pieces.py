@@ -16,10 +16,10 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from ..structured.json_text import JsonScanner
+from ..structured.schema_walk import json_type, member_schema, object_forms, types_allowed
 from .call_format import CallFormat, Json, Member, Members
 from .call_reader import READERS
 from .held_text import n_held
-from .json_types import json_type, member_schema, object_forms, types_allowed
 
 
 class CallPieces:

@@ -10,8 +10,14 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidArgumentError
 from ..structured.json_text import reject_constant
+from ..structured.schema_walk import (
+    JSON_TYPES,
+    items_schema,
+    json_type,
+    member_schema,
+    types_allowed,
+)
 from .call_format import Call, CallFormat, Hole, Members
-from .json_types import JSON_TYPES, items_schema, json_type, member_schema, types_allowed
 from .tools import Tool
 
 ORDER = (*JSON_TYPES, "quoted")  # strings come last, because any text can be read as a string

@@ -27,6 +27,13 @@ from .number_values import (
     without_large_integers,
 )
 from .patterns import in_rust, matches_nothing_else, split_pattern
+from .schema_walk import (
+    ANNOTATIONS,
+    DEFINITIONS,
+    reference_target,
+    schema_parts,
+    subschemas,
+)
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 """Options for JSON without white space, so that most of the fixed text is forced. A schema's own
@@ -45,14 +52,6 @@ location of an error."""
 LEAST_TRIAL_BYTES = 2**14
 """A smaller part counts as this many bytes."""
 
-ANNOTATIONS = frozenset(
-    (
-        *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description"),
-        *("examples", "readOnly", "title", "writeOnly"),
-    )
-)
-"""The keywords that do not restrict the values of a schema."""
-
 LOWEST = -(2.0**63)
 """llguidance 1.9 overflows its stack, which ends the process, if a constant in a schema rounds to
 this number."""
@@ -60,14 +59,6 @@ this number."""
 _BOUNDS = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
 _COUNTS = ("Items", "Length", "Properties")
 _NOT_ENFORCED = "is not enforced"
-
-_IN_ONE = (
-    *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
-    *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
-)
-_IN_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_BY_NAME = ("dependencies", "dependentSchemas", "patternProperties", "properties")
-_DEFINITIONS = ("$defs", "definitions")
 
 LONGEST_TIME = 35
 """The maximum length of a time, a date with a time, or a duration, in characters, unless the schema
@@ -201,81 +192,6 @@ def _tried(schema: Any, lenient: bool = False) -> _Trial:
     return _Trial(grammar, lines[0] if is_error else "", () if is_error else lines)
 
 
-def schema_parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the schema and all subschemas that may apply to a value, with their JSON pointers.
-
-    A definition is yielded once, where the first ``$ref`` names it. A reference that is not a plain
-    JSON pointer may mean any definition.
-    """
-    pending: list[tuple[str, Any]] = [("", schema)]
-    seen: set[str] = set()
-    others = definitions(schema)  # those that no reference has named
-    while pending:
-        pointer, part = pending.pop()
-        if pointer in seen or not isinstance(part, dict):
-            continue
-        seen.add(pointer)
-        yield pointer, part
-        if others and has_unknown_target(schema, part):
-            pending, others = [*others, *pending], []
-        inner = [(pointer, each) for _, pointer, each in subschemas(schema, pointer, part)]
-        pending += reversed(inner)
-
-
-def definitions(schema: dict[str, Any] | bool) -> list[tuple[str, Any]]:
-    """Return the definitions of a schema, with their JSON pointers."""
-    if not isinstance(schema, dict):  # True or False
-        return []
-    return [each for name in _DEFINITIONS for each in _named(f"/{name}", schema.get(name))]
-
-
-def has_unknown_target(root: dict[str, Any], part: dict[str, Any]) -> bool:
-    """Return whether a schema has a ``$ref`` that is not a plain JSON pointer to a target."""
-    reference = part.get("$ref")
-    return isinstance(reference, str) and reference_target(root, reference) is None
-
-
-def subschemas(
-    root: dict[str, Any], pointer: str, part: dict[str, Any]
-) -> Iterator[tuple[str, str, Any]]:
-    """Yield the schemas directly inside a schema: the keyword, the JSON pointer and the schema.
-
-    The target of a ``$ref`` counts as one of them.
-    """
-    for key, value in part.items():
-        found: Iterable[tuple[str, Any]] = ()
-        if key == "$ref" and isinstance(value, str):
-            found = [(value[1:], reference_target(root, value))]
-        elif key in _IN_LIST and isinstance(value, list):
-            found = ((f"{pointer}/{key}/{i}", each) for i, each in enumerate(value))
-        elif key in _BY_NAME:
-            found = _named(f"{pointer}/{key}", value)
-        elif key in _IN_ONE:
-            found = [(f"{pointer}/{key}", value)]
-        yield from ((key, inner_pointer, each) for inner_pointer, each in found)
-
-
-def _named(pointer: str, parts: Any) -> list[tuple[str, Any]]:
-    named = parts.items() if isinstance(parts, dict) else ()
-    return [(f"{pointer}/{pointer_part(name)}", each) for name, each in named]
-
-
-def reference_target(root: Mapping[str, Any], reference: str) -> Any:
-    """Return the target of a JSON pointer within the schema, or None if there is no target."""
-    if not reference.startswith("#") or "%" in reference:
-        return None
-    found: Any = root
-    for name in reference[1:].split("/")[1:]:
-        key = name.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and key in found:
-            found = found[key]
-        elif isinstance(found, list) and key.isdecimal() and len(key) < 8 and int(key) < len(found):
-            found = found[int(key)]
-        else:
-            return None
-    return found
-
-
 def _relaxed(schema: dict[str, Any], warnings: tuple[str, ...]) -> tuple[str, ...]:
     """Return llguidance's warnings, one entry for each place that a warning is about."""
     parts = list(schema_parts(schema)) if warnings else []
@@ -308,7 +224,7 @@ def _relaxed_places(
 
 
 def _with_definitions(root: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: root[name] for name in ("$schema", *_DEFINITIONS) if name in root}
+    kept = {name: root[name] for name in ("$schema", *DEFINITIONS) if name in root}
     return {**kept, **part}
 
 
@@ -342,7 +258,7 @@ def _error_with_location(schema: dict[str, Any], error: str) -> str:
     # Try the type last, because most other keywords have no effect without it.
     for name in sorted(part, key=lambda name: name == "type"):
         without = {key: value for key, value in part.items() if key != name}
-        if name not in ("$schema", *_DEFINITIONS) and not (still_fails := fails(without)):
+        if name not in ("$schema", *DEFINITIONS) and not (still_fails := fails(without)):
             if still_fails is not None:
                 pointer = f"{pointer}/{pointer_part(name)}"
             break
@@ -516,7 +432,7 @@ def _least_fields(part: Part, compiles: Compiles) -> Relaxations:
     if n_more > len(optional) or math.comb(len(optional), n_more) > MOST_FIELD_SETS:
         yield "minProperties", f"minProperties {_NOT_ENFORCED}"
         return
-    kept = {name: part.pop(name) for name in ("$schema", *_DEFINITIONS) if name in part}
+    kept = {name: part.pop(name) for name in ("$schema", *DEFINITIONS) if name in part}
     alternatives = [
         {**part, "required": [*required, *more]} for more in combinations(optional, n_more)
     ]

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..errors import InvalidArgumentError
 from .json_text import JsonScanner, json_text, read_json
 from .number_values import list_few_numbers
-from .schema import ANNOTATIONS, reference_target, schema_parts
+from .schema_walk import ANNOTATIONS, reference_target, schema_parts
 
 DEEPEST_REFERENCE = 32
 

@@ -12,7 +12,7 @@ from ..checks import check_text, wrong
 from ..errors import InvalidArgumentError, NotSupportedError
 from .guidance import Guidance, GuidanceMasks
 from .limits import checked_schema
-from .schema import schema_parts
+from .schema_walk import schema_parts
 from .validation import schema_validator
 
 T = TypeVar("T")

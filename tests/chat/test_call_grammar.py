@@ -12,9 +12,9 @@ from real_templates import real_formats, template_names
 from eliza_ffi import Model
 from eliza_ffi.chat.call_format import CallFormat, Hole, Member, Members, write_arguments
 from eliza_ffi.chat.call_grammar import call_grammar
-from eliza_ffi.chat.json_types import alternatives
 from eliza_ffi.chat.tool_messages import GENERIC
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.structured.schema_walk import alternatives
 
 INDENTS = "CohereForAI-c4ai-command-r-plus-tool_use"
 

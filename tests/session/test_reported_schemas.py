@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from eliza_ffi import Model, Regex
-from eliza_ffi.chat.closing import closed_objects
-from eliza_ffi.chat.json_types import ObjectForm, object_forms
 from eliza_ffi.structured.number_values import list_few_numbers
 from eliza_ffi.structured.patterns import matches_nothing_else
+from eliza_ffi.structured.schema_walk import ObjectForm, closed_objects, object_forms
 from eliza_ffi.structured.validation import schema_validator
 
 BOOLEAN, SHORT = {"type": "boolean"}, {"type": "string", "maxLength": 4}
