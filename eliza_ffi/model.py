@@ -1155,7 +1155,7 @@ class Model:
         """
         check_prompts(inputs, "decide", "inputs")
         plan = plan_of(self, questions, settings, "decide_many", inputs)
-        doubts = Doubts(self.session, plan)
+        doubts = Doubts(plan)
 
         def read(decisions: list[Any]) -> list[Any]:
             for reason in doubts.reasons():

@@ -44,15 +44,11 @@ EVERY_ORDER = slice(None)
 
 @dataclass(frozen=True)
 class WantedHidden:
-    """Which hidden states to read, for each question.
+    """Which hidden states to read, for each question that is asked.
 
-    Attributes
-    ----------
-    layers : tuple of tuple of int
-        The layers for each of the questions that are asked, ascending, as in
-        :meth:`eliza_ffi.Model.hidden_states`; () for a question without hidden states.
-    is_scored : tuple of bool
-        Whether the options of each question are scored, too.
+    `layers` has the layers of each question, ascending, as in
+    :meth:`eliza_ffi.Model.hidden_states`; () for none. `is_scored` says whether its options are
+    scored, too.
     """
 
     layers: tuple[tuple[int, ...], ...]
@@ -77,12 +73,10 @@ class Asking(NamedTuple):
 
 
 class QuestionPlan:
-    """The prompts of questions, prepared for any input.
+    """The prompts of questions with one answer each, prepared for any input.
 
     Parameters
     ----------
-    questions
-        Questions with one answer each.
     joint
         Whether to compute joint scores as well.
     stream
@@ -94,16 +88,6 @@ class QuestionPlan:
         The hidden states to read.
     part
         Which orders of the options to ask about.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a custom prompt is malformed, the tokenizer has no tokens for a label, or labels, orders
-        or scores are requested that a decision model does not have.
-    ChatTemplateError
-        If the model's chat template fails.
-    NotSupportedError
-        If the library cannot return hidden states.
     """
 
     def __init__(
@@ -158,13 +142,7 @@ class QuestionPlan:
         return known_priors(session).get(key, partial(OptionPrior, asked))
 
     def about(self, session: Session, given: Any, *, allowed_probability: bool = False) -> Asking:
-        """Return the request about an input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the input or a prompt is malformed.
-        """
+        """Return the request about an input, as :func:`.prompts.input_text` takes it."""
         _ = session.ctx  # raises if the model is closed or belongs to the parent process
         if self._model is not None:
             return self._about_by_model(session, self._model, given, allowed_probability)

@@ -148,24 +148,15 @@ def settings_for(
     method: str = "decide",
     inputs: Sequence[Any] | None = None,
 ) -> Settings:
-    """Check the settings of a decision.
+    """Check the keyword arguments of `method`, as in :class:`DecideSettings`.
 
     A setting that is None comes from the calibration. Without a calibration it has its default.
+    `inputs` is a sample of the inputs if the questions are asked about several, otherwise None.
 
-    Parameters
-    ----------
-    given
-        The keyword arguments of `method`, as in :class:`DecideSettings`.
-    inputs
-        A sample of the inputs if the questions are asked about several, otherwise None.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a setting is out of range, or if the calibration is for another model, other questions or
-        other settings. Also if `think` is not 0 and there is a calibration (calibrations are fitted
-        without reasoning) or the model is a decision model (it cannot reason), and if `abstain` is
-        ``"risk"`` without a calibration that was fitted with a risk.
+    InvalidArgumentError is raised if a setting is out of range, or the calibration is for another
+    model, other questions or other settings. `think` must be 0 with a calibration, which is fitted
+    without reasoning, and for a decision model, which cannot reason. ``abstain="risk"`` needs a
+    calibration that was fitted with a risk.
     """
     check_keywords(method, given, DecideSettings.__annotations__.keys(), METHOD_KEYWORDS)
     allowed_probability = check_flag("allowed_probability", given.get("allowed_probability", False))
@@ -228,13 +219,7 @@ def settings_for(
 
 
 class DecisionPlan:
-    """Questions and the settings of their decisions, prepared for any input.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a question does not fit the settings.
-    """
+    """Questions and the settings of their decisions, prepared for any input."""
 
     def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
         self.questions, self.settings = questions, settings
@@ -377,14 +362,8 @@ def plan_of(
 ) -> DecisionPlan:
     """Return the plan of a decision, which is kept for the next one with equal arguments.
 
-    Parameters
-    ----------
-    questions
-        In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
-    given
-        The keyword arguments of `method`, as in :class:`DecideSettings`.
-    inputs
-        The inputs if the questions are asked about several, otherwise None.
+    `given` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
+    asked about several.
     """
     session: Session = model.session
     asked = as_questions(questions)

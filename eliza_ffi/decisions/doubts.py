@@ -18,7 +18,6 @@ from .answers import Decision, MultiLabelAnswer, name_of
 from .questions import Choice
 
 if TYPE_CHECKING:
-    from ..session.session import Session
     from .deciding import DecisionPlan
 
 N_MASSES = 20
@@ -74,12 +73,12 @@ def reason_to_doubt_accuracy(name: str, accuracy: float, majority: float) -> lis
 class Doubts:
     """Collect the answers to the same questions about many inputs. Thread-safe."""
 
-    def __init__(self, session: Session, plan: DecisionPlan) -> None:
+    def __init__(self, plan: DecisionPlan) -> None:
         # With a mass, all options of a question would be scored instead of searched.
         searches = any(
             isinstance(each, Choice) and each.has_many_options for each in plan.questions
         )
-        self._n_masses = N_MASSES if can_have_mass(session) and not searches else 0
+        self._n_masses = 0 if searches else N_MASSES
         self._lock = threading.Lock()
         self._answers: dict[str, Counter[Any]] = {}
         self._masses: dict[str, list[float]] = {}
@@ -105,12 +104,6 @@ class Doubts:
             for name, answers in self._answers.items()
             for reason in reasons_to_doubt(name, answers, self._masses.get(name, ()))
         ]
-
-
-def can_have_mass(session: Session) -> bool:
-    """Return whether the library can compute allowed probabilities."""
-    supports = session.binding.supports
-    return supports("score_endings") and supports("prepare_choices")
 
 
 def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:

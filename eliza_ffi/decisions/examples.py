@@ -19,7 +19,7 @@ from ..session.task import Task
 from ..terminal import counted
 from .answers import name_of
 from .asking import QuestionPlan, WantedHidden, is_of_row, score_run
-from .doubts import N_MASSES, can_have_mass
+from .doubts import N_MASSES
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptSettings
 from .prompts import AskedQuestion, input_text
@@ -42,12 +42,8 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 class Examples:
     """Hold inputs with the right options of questions that have one answer each.
 
-    Attributes
-    ----------
-    inputs : tuple
-    targets : array of int, shape [n_inputs, n_questions]
-        The index of the right option in the order of the question. The options of a predicate are
-        0 for true and 1 for false. :data:`UNTOLD` if an example does not answer the question.
+    `targets`, shape [n_inputs, n_questions], has the index of the right option in the order of the
+    question; 0 is true and 1 is false for a predicate. :data:`UNTOLD` = not answered.
     """
 
     inputs: tuple[Any, ...]
@@ -232,16 +228,15 @@ def ask_many(
 ) -> list[Any]:
     """Return the scores of the questions for each input, or what `on_error` returns for it.
 
-    The first :data:`N_MASSES` inputs have allowed probabilities, if the library can compute them.
+    The first :data:`N_MASSES` inputs have allowed probabilities.
     """
     session = model.session
-    has_mass = can_have_mass(session)
     plan = QuestionPlan(session, questions, how, joint=whole, stream=stream, hidden=hidden)
     plan.about(session, "a test")  # if the questions are invalid, fail here and not for each input
 
     def task(numbered: tuple[int, Any]) -> Task[Any]:
         place, given = numbered
-        asking = plan.about(session, given, allowed_probability=has_mass and place < N_MASSES)
+        asking = plan.about(session, given, allowed_probability=place < N_MASSES)
         return Task(session, score_run(session, asking.args), read=asking.scores)
 
     return run_many(

@@ -44,14 +44,7 @@ def decision_task(
 ) -> Task[Decision]:
     """Return the task that answers the questions of a plan about an input.
 
-    Parameters
-    ----------
-    timeout
-        As in :class:`~eliza_ffi.session.task.Task`.
-    at_once
-        As for :func:`~eliza_ffi.decisions.asking.score_run`.
-    doubts
-        Counts the answer.
+    `at_once` is as for :func:`~eliza_ffi.decisions.asking.score_run`; `doubts` counts the answer.
     """
     return Task(session, _runs(session, given, plan, at_once, doubts), timeout)
 
@@ -76,29 +69,16 @@ def _runs(
 
 
 def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
-    """Return how many inputs of a batch are worked on at the same time.
+    """Return how many inputs of a batch are worked on at the same time; `asked` were requested.
 
     Reasonings share forward passes like any generated text, so all slots can be in use. The
     decisions after them have a limit of their own (`score_run`).
-
-    Parameters
-    ----------
-    think
-        Maximum number of tokens of the reasoning.
-    asked
-        The requested number, or None.
     """
     return session.at_once(asked) if think else session.decisions_at_once(asked)
 
 
 def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[FinishedReasoning]:
-    """Return the run that lets the model reason about an input and its questions.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the input is malformed.
-    """
+    """Return the run that lets the model reason about an input and its questions."""
     plan.stage(session, 0).about(session, given)  # checks the input before the model reasons
     text = f"{input_text(given).strip()}\n\n{plan.questions_text}"
     messages: Messages = [{"role": "user", "content": text}]

@@ -49,18 +49,8 @@ def open_worker_model(
 ) -> Model:
     """Open a model with the threads and the GPU that Ray has assigned to the actor.
 
-    Parameters
-    ----------
-    path
-        The path of the model, the same on every node, or its name on Hugging Face; None = the
-        embedded model.
-    options
-        More arguments of :class:`~eliza_ffi.Model`; they override the assigned resources.
-
-    Raises
-    ------
-    ModelError, LibraryNotFoundError, LibraryLoadError, NotSupportedError
-        If the model cannot be opened. The message names the node.
+    `options` are more arguments of :class:`~eliza_ffi.Model`; they override the assigned resources.
+    If the model cannot be opened, the error names the node.
     """
     if options is not None:
         check_kind("model_options", options, Mapping, "a mapping")

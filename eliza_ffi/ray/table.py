@@ -55,14 +55,8 @@ class TableWorker:
     """An actor that answers the same questions about batches of inputs.
 
     The constructor only stores its arguments, because Ray buries a constructor's error in a long
-    message. A method's error reaches the driver as the original exception.
-
-    Parameters
-    ----------
-    version
-        The driver's version of this package.
-    settings
-        Arguments of :class:`DeciderActor`.
+    message. A method's error reaches the driver as the original exception. `version` is the
+    driver's version of this package, and `settings` are arguments of :class:`DeciderActor`.
     """
 
     def __init__(self, version: str, settings: Mapping[str, Any]) -> None:
@@ -83,15 +77,10 @@ class TableWorker:
         return self._described
 
     def decide(self, described: str, inputs: Sequence[Any]) -> list[Outcome]:
-        """Return a decision or an error for each input.
+        """Return a decision or an error for each input; exceptions among them stay as they are.
 
-        Parameters
-        ----------
-        described
-            The job's model and settings. They are checked because a restarted worker may be on
-            another node.
-        inputs
-            Inputs, or exceptions, which are returned unchanged.
+        The job's model and settings, `described`, are checked because a restarted worker may be on
+        another node.
         """
         if self._decider is None:  # Ray has restarted the worker
             self.open()
@@ -109,47 +98,16 @@ class TableWorkers:
 
     The workers exist within a ``with`` block, each with the model in memory. If a worker dies, Ray
     restarts it and repeats its batch. A batch returns all of its answers or none, so that no row is
-    lost or repeated.
+    lost or repeated. The job starts when the first worker has opened the model; `waiting` is called
+    once if some workers have not opened it after ten seconds.
 
-    Parameters
-    ----------
-    address
-        A cluster's address for ``ray.init``, or ``"local"``. If this process is already
-        connected to a cluster, that cluster is used.
-    n_workers
-        The number of workers. The job starts when the first of them has opened the model.
-    column
-        The column with the inputs.
-    questions
-        The questions about every row.
-    settings
-        Further arguments of :class:`DeciderActor`, such as `labels` and `calibration`.
-    model
-        The path of the model, the same on every node, or its name on Hugging Face; None = the
-        embedded model.
-    model_options
-        More arguments of :class:`~eliza_ffi.Model`. Each worker reserves ``n_threads`` CPUs of Ray
-        (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``n_gpu_layers`` is
-        not 0.
-    waiting
-        Called once if some workers have not opened the model after ten seconds.
+    `address` is that of a cluster, for ``ray.init``, or ``"local"``; if this process is already
+    connected to a cluster, that cluster is used. `settings` and `model_options` are arguments of
+    :class:`DeciderActor`. Each worker reserves ``n_threads`` CPUs of Ray (default 1), and a GPU or
+    a fraction of one if the cluster has GPUs and ``n_gpu_layers`` is not 0.
 
-    Attributes
-    ----------
-    described : str
-        The model's fingerprint and the settings that affect the answers, as JSON text, available
-        within the block.
-    n_ready : int
-        The number of workers that have opened the model.
-
-    Raises
-    ------
-    NotSupportedError
-        If Ray is not installed.
-    ElizaError
-        If no cluster can be reached at the address, or a worker dies in all three tries of a task.
-    ModelError, InvalidArgumentError
-        If a worker cannot open the model, or the questions or settings are invalid.
+    Within the block, `described` has the model's fingerprint and the settings that affect the
+    answers, as JSON text.
     """
 
     def __init__(
@@ -210,15 +168,7 @@ class TableWorkers:
         self._end()
 
     def decide_rows(self, rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
-        """Decide rows, and yield them in order.
-
-        Rows are read only when a worker needs them.
-
-        Raises
-        ------
-        ElizaError
-            If a worker fails for a reason that does not concern a single row.
-        """
+        """Decide rows, which are read only when a worker needs them, and yield them in order."""
         unread = iter(rows)
         idle = list(self._ready)
         running: dict[Any, tuple[Any, int, list[TableRow]]] = {}

@@ -26,13 +26,7 @@ FORMATS = {
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a table by its file name.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the extension is not in :data:`FORMATS`.
-    """
+    """Return the format of a table by the extension of its file name, one of :data:`FORMATS`."""
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise InvalidArgumentError(
@@ -75,15 +69,8 @@ def write_output(
 ) -> None:
     """Write a file and flush it to the disk.
 
-    Parameters
-    ----------
-    kind
-        The format of the file: a value of :data:`FORMATS`.
-    rows
-        The rows of the output, one for each row of the table or only for its first rows. They are
-        iterated up to twice.
-    table
-        The input table. From Parquet to Parquet, kept columns are copied with their types.
+    The rows, one for each row of the table or only for its first rows, are iterated up to twice.
+    From Parquet to Parquet, kept columns are copied with their types.
     """
     with path.open("wb") as file:
         if kind == "parquet":

@@ -21,22 +21,11 @@ _FALSE = {"false", "no", "n", "f", "0"}
 
 @dataclass
 class LabelledRows:
-    """The labelled examples of a table.
+    """The labelled examples in the first `limit` rows of a table: inputs and their right answers.
 
-    Attributes
-    ----------
-    table : InputTable
-    column : str
-        The column with the inputs.
-    questions : tuple of Question
-    labels : dict of str to str
-        For each question's name, the column with its right answers; see :func:`label_columns`.
-    limit : int or None
-        Read only this many rows; None = all.
-    left_out : list of str
-        The rows without a usable input, with the reasons. Filled while the examples are read.
-    places : list of str
-        The places of the examples that were read so far.
+    `column` has the inputs, and `labels` the column of each question's right answers; see
+    :func:`label_columns`. While the examples are read, the rows without a usable input are added to
+    `left_out`, with the reasons, and the places of the others to `places`.
     """
 
     table: InputTable
@@ -52,13 +41,7 @@ class LabelledRows:
             check_column(self.table, name)
 
     def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield the inputs with their right answers.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a cell is not a possible answer to its question.
-        """
+        """Yield the inputs with their right answers; raise if a cell is no possible answer."""
         self.left_out.clear()
         self.places.clear()
         wanted = {self.column, *self.labels.values()}
@@ -96,11 +79,6 @@ def label_columns(
     """Return the column with each question's right answers.
 
     The default is the column with the question's name; `named` overrides it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a question has no column, or `named` contains an unknown question.
     """
     names = [name_of(question.name, index) for index, question in enumerate(questions)]
     for name in named:
@@ -121,23 +99,10 @@ def label_columns(
 def right_answer(question: Question, value: Any) -> Any:
     """Convert a cell of a labelled table to an answer; None if the cell is empty.
 
-    Parameters
-    ----------
-    value
-        The cell. For a predicate: true, yes, y, t or 1; or false, no, n, f or 0. For a choice: the
-        option. For a score: the level, as for :func:`~eliza_ffi.decisions.examples.level_of`. For
-        labels: the labels that fit, as a list, as a JSON list or separated by ``;``; ``[]`` if none
-        fits. None and an empty string mean that there is no right answer.
-
-    Returns
-    -------
-    bool, str or list
-        The answer; for a score, the label of the level.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the cell is not a possible answer to the question.
+    For a predicate, the cell is true, yes, y, t or 1; or false, no, n, f or 0. For a choice it is
+    the option. For a score it is the level, as for
+    :func:`~eliza_ffi.decisions.examples.level_of`; the answer is its label. For labels, it is a
+    list of the labels that fit, a JSON list or labels separated by ``;``; ``[]`` if none fits.
     """
     value = json_value(value)
     if isinstance(value, str):

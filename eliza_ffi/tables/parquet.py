@@ -16,13 +16,7 @@ ROWS_AT_ONCE = 1024
 
 
 def load_pyarrow() -> Any:
-    """Import ``pyarrow`` and ``pyarrow.parquet``, and return ``pyarrow``.
-
-    Raises
-    ------
-    NotSupportedError
-        If pyarrow is not installed.
-    """
+    """Import ``pyarrow`` and ``pyarrow.parquet``, and return ``pyarrow``."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -34,15 +28,7 @@ def load_pyarrow() -> Any:
 
 
 class ParquetTable:
-    """A Parquet file.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the file is not a Parquet file, or has two columns with the same name.
-    NotSupportedError
-        If pyarrow is not installed.
-    """
+    """A Parquet file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -151,12 +137,7 @@ def _in_microseconds(pa: Any, column: Any) -> Any:
     """Convert the times and durations of a column to microseconds, Python's resolution.
 
     pyarrow reads nanoseconds as pandas objects if pandas is installed. Otherwise it rejects or
-    truncates them.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        If a value is not a whole number of microseconds.
+    truncates them. ArrowInvalid is raised for a value that is not a whole number of microseconds.
     """
     kind = _microsecond_type(pa, column.type)
     return column if kind == column.type else column.cast(kind)

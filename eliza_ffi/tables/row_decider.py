@@ -24,27 +24,13 @@ TEST_INPUT = "a test"
 class RowDecider:
     """Answer the same questions about many inputs, several at the same time.
 
-    Parameters
-    ----------
-    settings
-        The keyword arguments of :meth:`~eliza_ffi.Model.decide`. With ``prior="inputs"``, call
-        :meth:`fit_prior` or :meth:`use_prior` before the first row.
-    sample
-        Some of the inputs, whose tokens are counted for ``prompt_order="auto"``; None = unknown.
+    `settings` are the keyword arguments of :meth:`~eliza_ffi.Model.decide`. With
+    ``prior="inputs"``, call :meth:`fit_prior` or :meth:`use_prior` before the first row. `sample`
+    has some of the inputs, whose tokens are counted for ``prompt_order="auto"``.
 
-    Attributes
-    ----------
-    described : dict
-        Everything that affects the answers, except the model and a prior of the inputs, as JSON.
-    at_once : int
-        How many inputs to decide at the same time.
-    prior : Calibration or None
-        The prior of the inputs.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the questions or the settings do not suit the model, because then every row would fail.
+    `described` has everything that affects the answers, except the model and a prior of the inputs,
+    as JSON. `at_once` is the number of inputs to decide at the same time. Questions or settings
+    that do not suit the model raise here, because then every row would fail.
     """
 
     def __init__(
@@ -106,6 +92,6 @@ class RowDecider:
         own = with_input_prior(self._model, questions, None, given)
         settings = settings_for(session, questions, own, inputs=self._sample)
         self._plan = DecisionPlan(session, questions, settings)
-        self._doubts = Doubts(session, self._plan)
+        self._doubts = Doubts(self._plan)
         calibration = settings.calibration
         self._recent = None if calibration is None else RecentAnswers(calibration, keeps_all=True)

@@ -50,19 +50,10 @@ TABLES = f"""
 
 
 class JobStore:
-    """The file ``OUTPUT.job``: the rows of one output, and a description of their job.
+    """The file ``OUTPUT.job``: the `n_rows` rows of one output, and a description of their job.
 
-    Parameters
-    ----------
-    description
-        Everything that the answers depend on, as JSON.
-    overwrite
-        Discard the rows and the output of an earlier job.
-
-    Attributes
-    ----------
-    n_rows : int
-        The number of rows.
+    `description` has everything that the answers depend on, as JSON. `overwrite` discards the rows
+    and the output of an earlier job.
 
     Raises
     ------

@@ -36,22 +36,12 @@ class LongLineError(ValueError):
 
 
 class Lines:
-    """An iterator over the lines of a file, including their newlines.
+    """An iterator over the lines of a UTF-8 file, including their newlines.
 
     Bytes that are not UTF-8 become lone surrogates, as with ``surrogateescape``, so that they
-    affect only their own line. A byte order mark at the beginning is removed.
-
-    Attributes
-    ----------
-    number : int
-        The number of the line that was read last, 1 for the first.
-    offset : int
-        The number of bytes up to the end of this line.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the file is UTF-16.
+    affect only their own line. A byte order mark at the beginning is removed. `number` is the
+    number of the line that was read last, 1 for the first, and `offset` the number of bytes up to
+    its end.
     """
 
     def __init__(self, path: Path) -> None:

@@ -53,14 +53,11 @@ class RecentAnswers:
     def drift(self) -> dict[str, dict[str, Any]]:
         """Compare the answers with those that the calibration was fitted on.
 
-        Returns
-        -------
-        dict of str to dict
-            For each question with a single answer, ``n``, the number of answers; ``fitted`` and
-            ``recent``, each with the ``shares`` of the answers and their mean ``probability``;
-            ``abstained``, the share of recent answers that the model abstained from; ``distance``,
-            half of the sum of the differences between the shares, from 0 to 1; and ``by_chance``,
-            the distance to expect if the inputs have not changed.
+        For each question with a single answer, return ``n``, the number of answers; ``fitted`` and
+        ``recent``, each with the ``shares`` of the answers and their mean ``probability``; the
+        share that ``abstained``; ``distance``, half of the sum of the differences between the
+        shares, from 0 to 1; and ``by_chance``, the distance to expect if the inputs have not
+        changed.
         """
         with self._lock:
             pairs = zip(self._names, self._fitted, self._counts, strict=False)

@@ -113,14 +113,9 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class HeadFit:
-    """A fitted head, and how well it predicted examples that it was not fitted on.
+    """A fitted head, and its predictions for the examples, by cross-validation.
 
-    Attributes
-    ----------
-    head : Head
-    log_probabilities : array of float, shape [n, n_options]
-        The predictions for the examples, by cross-validation. Nothing that predicts an example was
-        fitted to it or selected with it.
+    Nothing that predicts an example was fitted to it or selected with it.
     """
 
     head: Head
@@ -150,10 +145,7 @@ def candidate_layers(n_layers: int) -> list[int]:
 def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_options: int) -> HeadFit:
     """Fit a head to the hidden states of labelled examples, shape [n_layers, n, n_embd].
 
-    Raises
-    ------
-    InvalidArgumentError
-        If a value is not finite, or an option has no example: the head would never select it.
+    An option without an example is an error: the head would never select it.
     """
     states = np.asarray(rows, dtype=np.float32)
     right = np.asarray(targets, dtype=np.intp)

@@ -41,12 +41,8 @@ def stop_margin(
 ) -> float | None:
     """Return the lowest margin that keeps `max_flips`; None if there is none.
 
-    Parameters
-    ----------
-    scores
-        The scores of each input in all orders.
-    max_flips
-        The largest share of answers that may differ from the answers in all orders.
+    `scores` has the scores of each input in all orders. `max_flips` is the largest share of answers
+    that may differ from the answers in all orders.
     """
     n_orders = min((len(each.orders) for each in scores), default=0)
     if n_orders <= AT_ONCE:

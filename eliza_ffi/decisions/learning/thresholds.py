@@ -158,14 +158,7 @@ class CertifiedThreshold:
 
     @classmethod
     def from_dict(cls, data: Any) -> CertifiedThreshold:
-        """Read the fields from JSON data.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a field is missing, unknown or damaged, or contradicts another field. The message
-            names the field.
-        """
+        """Read the fields; name one that is missing, unknown, damaged or contradictory."""
         data = _read_fields("a certified threshold", data, cls)
         threshold, needed = data["threshold"], data["needed"]
         n = check_whole("n", data["n"], 0)

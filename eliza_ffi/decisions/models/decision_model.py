@@ -126,13 +126,9 @@ class DecisionPrompt:
 class QuestionPrompts:
     """Hold the prompts of a question, and convert what is read to probabilities.
 
-    Attributes
-    ----------
-    prompts : tuple of DecisionPrompt or MarkedPrompt
-        One prompt, or two prompts, the second of which has the options in the opposite order.
-    order : tuple of int
-        For each answer of the first prompt, the index of the question's option. Empty if the
-        answers are ratings from no to yes.
+    A second prompt has the options in the opposite order. `order` has, for each answer of the first
+    prompt, the index of the question's option; it is empty if the answers are ratings from no to
+    yes.
     """
 
     question: SystemoneQuestion
@@ -164,27 +160,18 @@ class QuestionPrompts:
 class DecisionModel:
     """Write prompts in the format of a decision model.
 
-    Parameters
-    ----------
-    type
-        The type that the file names.
-    template
-        The source of the template named ``systemone``. It runs in the sandbox of
-        :mod:`eliza_ffi.chat.sandbox`.
-    metadata
-        Entries of the file: the temperatures by question type (``"temperature.choice"``), or by
-        question type and bucket (``"temperature.choice.3_5"``, ``"temperature.choice.small"``), and
-        those that types without labels need.
+    `type` is the type that the file names, `template` the source of the template named
+    ``systemone``. `metadata` has entries of the file: the temperatures by question type
+    (``"temperature.choice"``), or by question type and bucket (``"temperature.choice.3_5"``,
+    ``"temperature.choice.small"``), and those that types without labels need.
 
     Raises
     ------
     NotSupportedError
         If the type is not supported.
     ModelError
-        If labels or marks are missing from the vocabulary, an entry of the metadata is missing, or
-        a temperature is not a number above 0.
-    ChatTemplateError
-        If the template is not valid.
+        If labels or marks are missing from the vocabulary, or an entry of the metadata is missing
+        or wrong.
     """
 
     def __init__(

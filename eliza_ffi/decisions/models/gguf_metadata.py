@@ -49,11 +49,8 @@ def read_metadata(
 ) -> dict[str, MetadataValue]:
     """Read the entries of a GGUF file whose names are wanted, except arrays.
 
-    Raises
-    ------
-    ModelError
-        If the file cannot be read, is not a GGUF file of version 2 or 3, or is damaged. The message
-        contains the position of the damage.
+    ModelError is raised if the file cannot be read, is not a GGUF file of version 2 or 3, or is
+    damaged. It names the position of the damage.
     """
     return _read(path, lambda entries: entries.read(wanted))
 
