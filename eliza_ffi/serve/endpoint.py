@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -149,9 +151,8 @@ class EndpointApp:
                 message = "the model cannot generate text; use /v1/embeddings"
                 raise HTTPError(501, message, "not_supported")
             body = await deadline.before_end(read_body(Request(scope, receive)))
-            request = await _read(self._endpoint.kind, body)
-            idle = sender.comment if getattr(request, "stream", None) else None
-            await while_wanted(self._respond(request, deadline, sender), receive, deadline, idle)
+            idle = partial(sender.comment, partial(self._streams, body))
+            await while_wanted(self._respond(body, deadline, sender), receive, deadline, idle)
         except ClientDisconnect:
             if not sender.has_begun:
                 await sender.response(Response(status_code=CLIENT_GONE))
@@ -161,7 +162,17 @@ class EndpointApp:
             if not (sender.has_begun and isinstance(error, HTTPError)):
                 raise  # a failure, which the guard logs
 
-    async def _respond(self, request: Body, deadline: Deadline, sender: _Sender) -> None:
+    async def _streams(self, body: bytes) -> bool:
+        """Return whether the answer to a request will be a stream that can have comments."""
+        if not self._endpoint.can_stream:
+            return False
+        try:
+            request = await _read(self._endpoint.kind, body)
+        except HTTPError:  # _respond will raise it, too
+            return False
+        return bool(request.stream)
+
+    async def _respond(self, body: bytes, deadline: Deadline, sender: _Sender) -> None:
         """Wait in the queue, run the handler, and send its answer."""
         endpoint, state = self._endpoint, self._state
         async with state.admission.place(endpoint.decides) as waited:
@@ -170,6 +181,8 @@ class EndpointApp:
                 **vars(state), deadline=deadline, waited=waited, input_name=endpoint.input_name
             )
             try:
+                # Not before, because a waiting body takes less memory than its fields.
+                request = await _read(endpoint.kind, body)
                 answer = await endpoint.answer(request, context)
                 if not isinstance(answer, dict):
                     await sender.stream(answer)
@@ -211,15 +224,17 @@ class _Sender:
     async def response(self, response: Response) -> None:
         await response(self._scope, self._receive, self._send)
 
-    async def comment(self) -> float:
+    async def comment(self, streams: Callable[[], Awaitable[bool]]) -> float:
         """Send a comment if a stream has been silent; return the seconds until the next one.
 
         The first comment begins the stream if it has not begun, for example because the request
-        waits in the queue.
+        waits in the queue. `streams` returns whether the response will be a stream.
         """
         left = self._last_time + COMMENT_SECONDS - time.monotonic()
         if left > 0:
             return left
+        if self._lines or not (self.has_begun or await streams()):  # JSON Lines have no comments
+            return math.inf
         await self._part(b": waiting\n\n")
         return COMMENT_SECONDS
 
