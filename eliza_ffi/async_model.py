@@ -239,19 +239,10 @@ class AsyncModel:
     # ---- Calls that need no slot ----------------------------------------------------------------
 
     describe = _on_thread(Model.describe)
-    """Run :meth:`Model.describe <eliza_ffi.model.Model.describe>` on a thread."""
-
     tokenize = _on_thread(Model.tokenize)
-    """Run :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>` on a thread."""
-
     prompt_tokens = _on_thread(Model.prompt_tokens)
-    """Run :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>` on a thread."""
-
     detokenize = _on_thread(Model.detokenize)
-    """Run :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>` on a thread."""
-
     vocabulary = _on_thread(Model.vocabulary)
-    """Run :meth:`Model.vocabulary <eliza_ffi.model.Model.vocabulary>` on a thread."""
 
     async def chat_template(self) -> ChatTemplate:
         """Return the model's chat template; raise `ChatTemplateError` if the model has none."""
@@ -262,10 +253,7 @@ class AsyncModel:
         return await self._prepared(partial(self._model.chat_tokens, messages, **more))
 
     prepare_labels = _on_thread(Model.prepare_labels)
-    """Run :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>` on a thread."""
-
     decision_prompts = _on_thread(Model.decision_prompts)
-    """Run :meth:`Model.decision_prompts <eliza_ffi.model.Model.decision_prompts>` on a thread."""
 
     async def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
         """Run :meth:`Model.embed <eliza_ffi.model.Model.embed>` on a thread."""
@@ -283,61 +271,24 @@ class AsyncModel:
     # ---- Requests -------------------------------------------------------------------------------
 
     end_of_turn = _awaited(Model.end_of_turn)
-    """Run :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>` on a thread."""
-
     hidden_states = _awaited(Model.hidden_states)
-    """Run :meth:`Model.hidden_states <eliza_ffi.model.Model.hidden_states>` on a thread."""
-
     prompt_logprobs = _awaited(Model.prompt_logprobs)
-    """Run :meth:`Model.prompt_logprobs <eliza_ffi.model.Model.prompt_logprobs>` on a thread."""
-
     generate = _awaited(Model.generate)
-    """Run :meth:`Model.generate <eliza_ffi.model.Model.generate>` on a thread."""
-
     stream = _streamed(Model.stream)
-    """Run :meth:`Model.stream <eliza_ffi.model.Model.stream>` on a thread."""
-
     generate_many = _awaited(Model.generate_many)
-    """Run :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>` on a thread."""
-
     choose = _awaited(Model.choose)
-    """Run :meth:`Model.choose <eliza_ffi.model.Model.choose>` on a thread."""
-
     choose_many = _awaited(Model.choose_many)
-    """Run :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>` on a thread."""
-
     rank = _awaited(Model.rank)
-    """Run :meth:`Model.rank <eliza_ffi.model.Model.rank>` on a thread."""
-
     rank_many = _awaited(Model.rank_many)
-    """Run :meth:`Model.rank_many <eliza_ffi.model.Model.rank_many>` on a thread."""
-
     decide = _awaited(Model.decide)
-    """Run :meth:`Model.decide <eliza_ffi.model.Model.decide>` on a thread."""
-
     decide_many = _awaited(Model.decide_many)
-    """Run :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>` on a thread."""
-
     fill = _awaited(Model.fill)
-    """Run :meth:`Model.fill <eliza_ffi.model.Model.fill>` on a thread."""
-
     fill_stream = _iterated(Model.fill_stream)
-    """Run :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>` on a thread."""
-
     fill_many = _awaited(Model.fill_many)
-    """Run :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>` on a thread."""
-
     call_tool = _awaited(Model.call_tool)
-    """Run :meth:`Model.call_tool <eliza_ffi.model.Model.call_tool>` on a thread."""
-
     call_tools = _awaited(Model.call_tools)
-    """Run :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>` on a thread."""
-
     save_prompt_cache = _awaited(Model.save_prompt_cache)
-    """Run :meth:`Model.save_prompt_cache <eliza_ffi.model.Model.save_prompt_cache>` on a thread."""
-
     load_prompt_cache = _awaited(Model.load_prompt_cache)
-    """Run :meth:`Model.load_prompt_cache <eliza_ffi.model.Model.load_prompt_cache>` on a thread."""
 
     async def _prepared(self, prepare: Callable[[], R]) -> R:
         """Run a call that needs no slot on a thread, and return its result."""

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         ChoiceSettings,
         FillSettings,
         RankSettings,
+        StreamSettings,
         Strings,
         TextSettings,
     )
@@ -564,18 +565,8 @@ class Model:
         prompt: AnyPrompt,
         max_tokens: int = 256,
         *,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        logprobs: int | None = None,
-        shape: Any = None,
-        sampling: Sampling | None = None,
-        speculation: Speculation | None = None,
-        cache: CacheOptions | None = None,
         timeout: float | None = None,
+        **settings: Unpack[StreamSettings],
     ) -> TextStream:
         """Generate text and yield it piece by piece.
 
@@ -584,24 +575,8 @@ class Model:
         context is full before the first piece, the request may run again; see :class:`Model`. If it
         is full later, the text ends there.
         """
-        run = text_run(
-            self.session,
-            prompt,
-            method="stream",
-            with_steps=True,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            seed=seed,
-            stop=stop,
-            logprobs=logprobs,
-            shape=shape,
-            sampling=sampling,
-            speculation=speculation,
-            cache=cache,
-        )
+        given: dict[str, Any] = {"max_tokens": max_tokens, **settings}
+        run = text_run(self.session, prompt, method="stream", with_steps=True, **given)
         return self._stream(run, timeout)
 
     def generate_many(

@@ -14,7 +14,7 @@ from typing import Any
 griffe: Any = importlib.import_module("griffe")  # not typed: it is only in the extra docs
 
 DOCTEST = re.compile(r"(?:^[ ]*>>> .*\n?(?:^[ ]*\S.*\n?)*)+", re.MULTILINE)
-MADE = re.compile(r"_(?:awaited|streamed)\(Model\.(\w+)\)")
+MADE = re.compile(r"_(?:awaited|iterated|on_thread|streamed)\(Model\.(\w+)\)")
 
 
 def with_code_blocks(text: str) -> str:
@@ -45,7 +45,7 @@ def _method(made: Any, original: Any) -> Any:
         endlineno=made.endlineno,
         parameters=original.parameters,
         returns=original.returns,
-        docstring=made.docstring,
+        docstring=griffe.Docstring(f"Run :meth:`{original.path.split('.', 2)[2]}` on a thread."),
     )
     method.labels.add("async")
     return method

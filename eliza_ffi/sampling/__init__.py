@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .order import BOOK_ORDER, DEFAULT_ORDER, SAMPLER_NAMES, parse_order
-from .params import PRESETS, Sampling
+from .params import BOOK_ORDER, DEFAULT_ORDER, PRESETS, SAMPLER_NAMES, Sampling, parse_order
 
 __all__ = [
     "BOOK_ORDER",

@@ -1,4 +1,4 @@
-"""The sampling settings, their checks, and the presets."""
+"""The sampling settings, their checks, the order of the samplers, and the presets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ..checks import check_known, check_one_of, check_several, wrong
+from ..checks import check_known, check_one_of, check_several, check_text, did_you_mean, wrong
 from ..errors import InvalidArgumentError
-from .order import DEFAULT_ORDER, parse_order
+
+SAMPLER_NAMES = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+    "infill",
+    "adaptive_p",
+)
+"""The names of all samplers."""
+
+DEFAULT_ORDER = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+"""llama.cpp's default order."""
+
+BOOK_ORDER = "penalties;temperature;top_k;min_p;top_p"
+"""The order of the samplers on the CPU in akunu, an inference engine, under llama.cpp's names.
+
+Source: the book *Inside Akunu*, chapter "The Sampling Pipeline",
+https://akunu.prabod.rathnayaka.me.
+"""
 
 MAX_BREAKER_BYTES = 40
 """The maximum length of a DRY sequence breaker; llama.cpp ignores further bytes."""
@@ -142,6 +166,33 @@ def _is_bias(token: Any, bias: Any) -> bool:
     return _is_whole(token) and 0 <= token <= MAX_INT and (is_number or bias == -math.inf)
 
 
+def parse_order(text: str) -> tuple[str, ...]:
+    """Split an order string into sampler names; an empty string gives no names.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a name is unknown or occurs twice, or if a sampler follows ``adaptive_p``, which draws
+        the token and must be the last one.
+    """
+    check_text("samplers", text)
+    names = tuple(text.split(";")) if text else ()
+    for i, name in enumerate(names):
+        if name not in SAMPLER_NAMES:
+            hint = did_you_mean(name, SAMPLER_NAMES)
+            raise InvalidArgumentError(
+                f"samplers: expected names from {', '.join(SAMPLER_NAMES)}, got {name!r}"
+                + (f"; {hint}" if hint else "")
+            )
+        if name in names[:i]:
+            raise InvalidArgumentError(f"samplers: {name!r} occurs twice in {text!r}")
+        if "adaptive_p" in names[:i]:
+            raise InvalidArgumentError(
+                f"samplers: {name!r} cannot follow adaptive_p, which draws the token"
+            )
+    return names
+
+
 @dataclass(frozen=True)
 class Sampling:
     """The settings for sampling tokens. By default, sampling is greedy and every sampler is off.
@@ -149,7 +200,7 @@ class Sampling:
     Attributes
     ----------
     samplers : str
-        The order of the samplers: names from :data:`~eliza_ffi.sampling.order.SAMPLER_NAMES`,
+        The order of the samplers: names from :data:`SAMPLER_NAMES`,
         separated by semicolons. A sampler that is off has no effect. A setting that is not off
         needs its sampler in this list. Default: llama.cpp's order.
     temperature : float
@@ -375,4 +426,4 @@ PRESETS = {
     "code": Sampling(temperature=0.2, top_k=40, top_p=0.95, min_p=0.1),
 }
 """The presets that the book *Inside Akunu* recommends, by name; for the book, see
-:data:`~eliza_ffi.sampling.order.BOOK_ORDER`."""
+:data:`BOOK_ORDER`."""

@@ -8,43 +8,24 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..checks import check_callback, check_flag, check_ordered
 from ..choices.label_set import LabelSet, as_label_set
 from ..errors import ElizaError, GenerationCancelledError, InvalidArgumentError
+from .task import Task
 from .threads import tell
 
 Item = TypeVar("Item")
-R = TypeVar("R")
-Result = TypeVar("Result", covariant=True)
+Result = TypeVar("Result")
 
 Progress = Callable[[int, "int | None"], Any]
 """A callback with the number of finished requests and the total, which is None if unknown."""
 
 OnError = Callable[[int, Exception], Any]
-"""Called with the number of an item, from 0, and the exception of its job. Returns the result of
-the item, or raises an exception, which ends all jobs."""
-
-
-class Job(Protocol[Result]):
-    """A request that can be run, and cancelled from another thread."""
-
-    def run(self) -> Result:
-        """Run the request and return its result."""
-
-    def cancel(self) -> None:
-        """Cancel the request from another thread."""
-
-
-@dataclass(frozen=True, eq=False)
-class RunJob(Generic[R]):
-    """A job made from two functions: one runs the request, the other cancels it."""
-
-    run: Callable[[], R]
-    cancel: Callable[[], None]
+"""Called with the number of an item, from 0, and the exception of its task. Returns the result of
+the item, or raises an exception, which ends all tasks."""
 
 
 def length_of(items: Iterable[Any]) -> int | None:
@@ -98,33 +79,33 @@ def kept_or_raised(return_exceptions: bool, called: str) -> OnError:
 
 def run_many(
     items: Iterable[Item],
-    start: Callable[[Item], Job[Result]],
+    start: Callable[[Item], Task[Result]],
     *,
     at_once: int,
     total: int | None,
     progress: Progress | None,
     on_error: OnError,
 ) -> list[Any]:
-    """Run a job for each item on threads, and return the results in the order of the items.
+    """Run a task for each item on threads, and return the results in the order of the items.
 
     Parameters
     ----------
     items
         Each item is read when a thread is free for it.
     start
-        Makes the job of an item, on the thread that runs it.
+        Makes the task of an item, on the thread that runs it.
     at_once
-        Maximum number of jobs that run at the same time.
+        Maximum number of tasks that run at the same time.
     total
         The number of items, or None if it is unknown.
     progress
-        Called on this thread with the number of finished jobs and `total`.
+        Called on this thread with the number of finished tasks and `total`.
     on_error
-        What to do with the exception of a job.
+        What to do with the exception of a task.
     """
     check_callback("progress", progress)
-    results = _Results(on_error)
-    with closing(_ended(items, start, at_once)) as ended:
+    results, running = _Results(on_error), _Running(start)
+    with closing(_ended(items, running.run, running.cancel, at_once)) as ended:
         for i, future in ended:
             results.take(i, future)
             if progress is not None:
@@ -134,28 +115,24 @@ def run_many(
 
 def run_in_order(
     items: Iterable[Item],
-    start: Callable[[Item], Job[Result]],
+    run: Callable[[Item], Result],
+    cancel: Callable[[], None],
     *,
     at_once: int,
     look_ahead: int,
 ) -> Generator[Result, None, None]:
-    """Run a job for each item on threads, and yield the results in the order of the items.
+    """Call `run` with each item on threads, and yield the results in the order of the items.
 
     Use this function if the results of all items would not fit into memory. If the generator is
-    closed, or a job raises an exception, all running jobs are cancelled.
+    closed, or a call raises an exception, `cancel` should end the running calls.
 
-    Parameters
-    ----------
-    items, start, at_once
-        As :func:`run_many`.
-    look_ahead
-        Maximum number of jobs that have begun but whose results have not been yielded; at least
-        `at_once`. While a slow job runs, later jobs may finish. Their results are kept until the
-        slow job ends.
+    `look_ahead` is the maximum number of calls that have begun but whose results have not been
+    yielded; at least `at_once`. While a slow call runs, later ones may return. Their results are
+    kept until the slow one returns.
     """
     finished: dict[int, Future[Result]] = {}
     n_yielded = 0
-    with closing(_ended(items, start, at_once, lambda: n_yielded + look_ahead)) as ended:
+    with closing(_ended(items, run, cancel, at_once, lambda: n_yielded + look_ahead)) as ended:
         for i, future in ended:
             finished[i] = future
             while n_yielded in finished:
@@ -166,18 +143,18 @@ def run_in_order(
 
 def _ended(
     items: Iterable[Item],
-    start: Callable[[Item], Job[Result]],
+    run: Callable[[Item], Result],
+    cancel: Callable[[], None],
     at_once: int,
     before: Callable[[], int] | None = None,
 ) -> Generator[tuple[int, Future[Result]], None, None]:
-    """Run a job for each item on threads; yield each item's number and future when its job ends.
+    """Call `run` with each item on threads; yield an item's number and future when its call ends.
 
     Items are numbered from 0. If `before` is given, only items with numbers below `before()` may
-    start; the limit is read again each time a job ends.
+    start; the limit is read again each time a call ends.
     """
     running: dict[Future[Any], int] = {}
-    jobs = _Running()
-    # Not `concurrent.futures.wait`: an interrupt inside it may release a lock that a job holds.
+    # Not `concurrent.futures.wait`: an interrupt inside it may release a lock that a call holds.
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
     numbered = enumerate(items)
     n_begun = 0
@@ -188,7 +165,7 @@ def _ended(
                 if before is not None:
                     room = min(room, before() - n_begun)
                 for i, item in itertools.islice(numbered, room):
-                    future = threads.submit(jobs.run, start, item)
+                    future = threads.submit(run, item)
                     running[future] = i
                     n_begun = i + 1
                     future.add_done_callback(ended.put)
@@ -197,7 +174,7 @@ def _ended(
                 future = ended.get()
                 yield running.pop(future), future
         except BaseException:
-            jobs.cancel_all()  # the end of the `with` block waits for these jobs
+            cancel()  # the end of the `with` block waits for these calls
             raise
 
 
@@ -232,7 +209,7 @@ async def run_many_async(
 
 
 class _Results:
-    """Collects the results of jobs in the order in which they end."""
+    """Collects the results of tasks in the order in which they end."""
 
     def __init__(self, on_error: OnError) -> None:
         self._on_error = on_error
@@ -253,27 +230,28 @@ class _Results:
 
 
 class _Running:
-    """The running jobs. After they are cancelled, no further job begins."""
+    """The running tasks. After they are cancelled, no further task begins."""
 
-    def __init__(self) -> None:
-        self._jobs: set[Job[Any]] = set()
+    def __init__(self, start: Callable[[Any], Task[Any]]) -> None:
+        self._start = start
+        self._tasks: set[Task[Any]] = set()
         self._is_cancelled = False
         self._lock = threading.Lock()
 
-    def run(self, start: Callable[[Item], Job[Result]], item: Item) -> Result:
-        job = start(item)
+    def run(self, item: Any) -> Any:
+        task = self._start(item)
         with self._lock:
             if self._is_cancelled:
                 raise GenerationCancelledError("the batch was cancelled")
-            self._jobs.add(job)
+            self._tasks.add(task)
         try:
-            return job.run()
+            return task.run()
         finally:
             with self._lock:
-                self._jobs.discard(job)
+                self._tasks.discard(task)
 
-    def cancel_all(self) -> None:
+    def cancel(self) -> None:
         with self._lock:
             self._is_cancelled = True
-            for job in self._jobs:
-                job.cancel()
+            for task in self._tasks:
+                task.cancel()

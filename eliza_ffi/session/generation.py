@@ -7,13 +7,14 @@ stops reading early.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..chat.held_text import n_held
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, NotSupportedError, TokenTrieError
 from ..library.binding import CffiBinding
@@ -29,7 +30,6 @@ from .masking import ChoiceStep, MaskedSteps
 from .requests import GenerationRequest, TextChoices
 from .results import AnswerStep, RunResult
 from .run import Run
-from .stop_texts import StopTexts
 
 logger = logging.getLogger("eliza_ffi")
 
@@ -260,3 +260,28 @@ class Generation:
             return "leaf"
         limit = self.args.max_tokens
         return "length" if 0 < limit <= len(self._tokens) else "end"
+
+
+class StopTexts:
+    """Passes text on up to the first stop string.
+
+    The end of the text is held back while it may be the beginning of a stop string.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.has_come = False
+
+    def push(self, text: str, is_last: bool) -> str:
+        """Add text, and return the text that can be passed on now; hold back none of the last."""
+        text = self._held + text
+        # Take the stop string that ends first, independent of how the text was split. If several
+        # end at the same place, take the longest.
+        found = [(place + len(s), place) for s in self._stops if (place := text.find(s)) >= 0]
+        if found:
+            self.has_come = True
+            return text[: min(found)[1]]
+        n = 0 if is_last else n_held(text, *self._stops)
+        self._held = text[len(text) - n :]
+        return text[: len(text) - n]

@@ -115,8 +115,8 @@ class Speculation:
         }
 
 
-class TextSettings(TypedDict, total=False):
-    """Keyword arguments of :meth:`~eliza_ffi.Model.generate`."""
+class StreamSettings(TypedDict, total=False):
+    """Keyword arguments of :meth:`~eliza_ffi.Model.stream`."""
 
     temperature: float
     top_p: float
@@ -129,6 +129,11 @@ class TextSettings(TypedDict, total=False):
     sampling: Sampling | None
     speculation: Speculation | None
     cache: CacheOptions | None
+
+
+class TextSettings(StreamSettings, total=False):
+    """Keyword arguments of :meth:`~eliza_ffi.Model.generate`."""
+
     on_text: Callable[[str], Any] | None
 
 

@@ -62,6 +62,7 @@ from .options import (
     FillSettings,
     OnLimit,
     Speculation,
+    StreamSettings,
     TextSettings,
 )
 
@@ -426,7 +427,7 @@ def generate_request(
     **given: Any,
 ) -> GenerationRequest:
     """Return the request of :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
-    check_keywords(method, given, TEXT_KEYWORDS)
+    check_keywords(method, given, STREAM_KEYWORDS if method == "stream" else TEXT_KEYWORDS)
     if speculation is not None:
         check_kind("speculation", speculation, Speculation, "a Speculation or None")
         library = session.binding.library
@@ -718,7 +719,8 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
 RANGES = {"temperature": (0, math.inf), "top_p": (0, 1), "min_p": (0, 1)}
 """The ranges of sampling settings that are numbers."""
 
-TEXT_KEYWORDS = frozenset((*TextSettings.__annotations__, "max_tokens"))
+STREAM_KEYWORDS = frozenset((*StreamSettings.__annotations__, "max_tokens"))
+TEXT_KEYWORDS = STREAM_KEYWORDS.union(TextSettings.__annotations__)
 CHOICE_KEYWORDS = frozenset(ChoiceSettings.__annotations__)
 FILL_KEYWORDS = frozenset((*FillSettings.__annotations__, "on_span"))
 FILL_OWN = frozenset(("shape",))

@@ -219,11 +219,7 @@ class Scoring:
         rankings: list[Ranking],
     ) -> None:
         args, generation = self.args, prompt.generation
-        scored = [
-            (ending.tokens, ending.choices)
-            for ending in prompt.endings
-            if ending.k is None
-        ]
+        scored = [(ending.tokens, ending.choices) for ending in prompt.endings if ending.k is None]
         n_prompt = len(generation.prompt_tokens)
         labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
         with self._run.opened(generation, generation.prompt_tokens) as stream:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import InvalidArgumentError
 from .results import GenerationResult
 
 
-class _Stream(Protocol):
-    _result: GenerationResult | None
+class _WithResult:
+    _result: GenerationResult | None = None
+
+    @property
+    def result(self) -> GenerationResult:
+        """The complete text with its finish reason, tokens and statistics.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the stream has not been read to its end.
+        """
+        if self._result is None:
+            raise InvalidArgumentError("the stream has no result yet: read it to its end first")
+        return self._result
 
 
-def _result_of(stream: _Stream) -> GenerationResult:
-    if stream._result is None:
-        raise InvalidArgumentError("the stream has no result yet: read it to its end first")
-    return stream._result
-
-
-class TextStream:
+class TextStream(_WithResult):
     """An iterator over the pieces of generated text.
 
     To end the generation early, close the stream or use it in a ``with`` statement. A stream that
@@ -28,7 +35,6 @@ class TextStream:
 
     def __init__(self, steps: Generator[str | GenerationResult, None, None]) -> None:
         self._steps = steps
-        self._result: GenerationResult | None = None
 
     def __iter__(self) -> TextStream:
         return self
@@ -41,17 +47,6 @@ class TextStream:
             raise StopIteration
         return step
 
-    @property
-    def result(self) -> GenerationResult:
-        """The complete text with its finish reason, tokens and statistics.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the stream has not been read to its end.
-        """
-        return _result_of(self)
-
     def close(self) -> None:
         """End the generation. Closing twice is harmless."""
         self._steps.close()
@@ -63,12 +58,11 @@ class TextStream:
         self.close()
 
 
-class AsyncTextStream:
+class AsyncTextStream(_WithResult):
     """An asynchronous iterator over the pieces of generated text; see :class:`TextStream`."""
 
     def __init__(self, steps: AsyncGenerator[str | GenerationResult, None]) -> None:
         self._steps = steps
-        self._result: GenerationResult | None = None
 
     def __aiter__(self) -> AsyncTextStream:
         return self
@@ -80,11 +74,6 @@ class AsyncTextStream:
             await self.aclose()
             raise StopAsyncIteration
         return step
-
-    @property
-    def result(self) -> GenerationResult:
-        """The same as :attr:`TextStream.result`."""
-        return _result_of(self)
 
     async def aclose(self) -> None:
         """End the generation. Closing twice is harmless."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from ..decisions.prompts import input_text
 from ..decisions.questions import Question
 from ..decisions.wire import question_to
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
-from ..session.batches import RunJob, run_in_order
+from ..session.batches import run_in_order
 from .columns import AnswerCounts, OutputColumns
 from .file_formats import format_of, write_output
 from .parquet import load_pyarrow
@@ -342,10 +341,11 @@ def decide_rows(
         them.
     """
 
-    def start(row: TableRow) -> RunJob[DecidedRow]:
-        return RunJob(partial(_decide_row, decide, row, column), cancel or (lambda: None))
+    def run(row: TableRow) -> DecidedRow:
+        return _decide_row(decide, row, column)
 
-    results = run_in_order(rows, start, at_once=at_once, look_ahead=at_once * LOOK_AHEAD)
+    end = cancel or (lambda: None)
+    results = run_in_order(rows, run, end, at_once=at_once, look_ahead=at_once * LOOK_AHEAD)
     with closing(results):
         yield from results
 
@@ -368,13 +368,7 @@ def inputs_of(table: InputTable, column: str, most: int) -> list[Any]:
 
 
 def input_of(row: TableRow, column: str) -> Any:
-    """Return the input of a row.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the row could not be read, or its input is missing, empty or not UTF-8.
-    """
+    """Return the input of a row; raise if the row or its input cannot be used."""
     if row.error is not None:
         raise InvalidArgumentError(row.error)
     value = row.fields.get(column)

@@ -239,6 +239,11 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
             lambda m: m.generate("x", temperatur=1.0),
             r"'temperatur'\. Did you mean 'temperature'\?$",
         ),
+        (
+            lambda m: m.stream("x", temperatur=1.0),
+            r"stream\(\) has no keyword 'temperatur'; did you mean 'temperature'\?$",
+        ),
+        (lambda m: m.stream("x", on_text=print), r"stream\(\) has no keyword 'on_text'$"),
         (lambda m: type(m)(gpu_layers=1), r"'gpu_layers'\. Did you mean 'n_gpu_layers'\?$"),
         (lambda m: m.fill("x", SKELETON, session=1), r"fill\(\) has no keyword 'session'"),
         (lambda m: m.call_tool([], [], choice=1), r"did you mean 'tool_choice'\?$"),

@@ -15,7 +15,7 @@ from eliza_ffi import AsyncModel, Model, Sampling, Speculation
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import Library
-from eliza_ffi.session.stop_texts import StopTexts
+from eliza_ffi.session.generation import StopTexts
 from eliza_ffi.structured import Regex
 
 PROMPT = "message: good morning\naction: "

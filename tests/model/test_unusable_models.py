@@ -11,7 +11,7 @@ import gguf
 import httpx
 import numpy as np
 import pytest
-from make_test_models import read_metadata, vocabulary_file
+from make_test_models import add_entries, read_tokenizer, vocabulary_file
 
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import ElizaError
@@ -33,11 +33,9 @@ class TinyFile:
         if vocabulary is None:
             self.writer.add_tokenizer_model("no_vocab")
         else:
-            for key, entry in read_metadata(vocabulary_file(vocabulary)).items():
-                if key.startswith("tokenizer."):
-                    self.writer.add_key_value(key, entry.value, entry.type, entry.item_type)
-                if key == "tokenizer.ggml.tokens":
-                    self.n_vocab = len(entry.value)
+            tokenizer = read_tokenizer(vocabulary_file(vocabulary))
+            add_entries(self.writer, tokenizer)
+            self.n_vocab = len(tokenizer["tokenizer.ggml.tokens"].value)
         self.writer.add_vocab_size(self.n_vocab)
         self.writer.add_context_length(512)
         self.writer.add_embedding_length(WIDTH)

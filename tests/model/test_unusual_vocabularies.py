@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gguf import GGUFValueType
-from make_test_models import Entry, Shape, read_metadata, vocabulary_file, write_model
+from gguf_file import BOOL, U32, Entry
+from make_test_models import Shape, read_tokenizer, vocabulary_file, write_model
 
 from eliza_ffi.decisions import Choice
 from eliza_ffi.library.loading import Library
@@ -30,8 +30,7 @@ TEXTS = [
 def changed_model(library: Library, tmp_path: Path) -> Callable[..., Any]:
     @contextmanager
     def opened(vocab: str, change: Change, **settings: Any) -> Iterator[Model]:
-        metadata = read_metadata(vocabulary_file(vocab))
-        tokenizer = {key: entry for key, entry in metadata.items() if key.startswith("tokenizer.")}
+        tokenizer = read_tokenizer(vocabulary_file(vocab))
         change(tokenizer)
         path = tmp_path / "model.gguf"
         write_model(path, "changed", tokenizer, Shape(n_embd=64, n_layers=2, seed=1))
@@ -42,7 +41,8 @@ def changed_model(library: Library, tmp_path: Path) -> Callable[..., Any]:
 
 
 def adding_eos(tokenizer: dict[str, Entry]) -> None:
-    tokenizer["tokenizer.ggml.add_eos_token"] = Entry(True, GGUFValueType.BOOL)
+    name = "tokenizer.ggml.add_eos_token"
+    tokenizer[name] = Entry(name.encode(), BOOL, True)
 
 
 @pytest.mark.parametrize("vocab", ["llama-spm", "gpt-2"])
@@ -77,7 +77,8 @@ def with_text_as_eos(token: str) -> Change:
     def change(tokenizer: dict[str, Entry]) -> None:
         tokens = tokenizer["tokenizer.ggml.tokens"].value
         eos = tokens.index(token.encode())
-        tokenizer["tokenizer.ggml.eos_token_id"] = Entry(eos, GGUFValueType.UINT32)
+        name = "tokenizer.ggml.eos_token_id"
+        tokenizer[name] = Entry(name.encode(), U32, eos)
 
     return change
 

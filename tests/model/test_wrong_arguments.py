@@ -116,6 +116,7 @@ SETTINGS: dict[str, Any] = {
         PromptArguments,
         options.ChoiceSettings,
         options.FillSettings,
+        options.StreamSettings,
         options.TextSettings,
         tool_calls.ToolSettings,
     )
@@ -571,7 +572,8 @@ LEFT_OUT = {
     },
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
-        *("chat.ChatTokenizer.around", "decisions.QuestionCalibration.sets_of"),
+        *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled", "session.Session.prepared"),
+        "decisions.QuestionCalibration.sets_of",
         *("elizaos.FfiStreamingRunner", "elizaos.FillArgs.of"),
         "elizaos.FfiStreamingGenerateArgs.of",
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.AsyncTextStream"),

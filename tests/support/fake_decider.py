@@ -20,7 +20,6 @@ from eliza_ffi import cli
 from eliza_ffi.decisions.answers import Decision
 from eliza_ffi.errors import ContextFullError
 from eliza_ffi.ray import decider as decider_module
-from eliza_ffi.session.batches import RunJob
 from eliza_ffi.tables import AnswerCounts
 
 
@@ -66,8 +65,8 @@ class FakeRowDecider:
     def decide(self, given: Any) -> Decision:
         return self._model.decide(given, self._questions, **self._settings)
 
-    def task(self, given: Any) -> RunJob[Decision]:
-        return RunJob(partial(self.decide, given), lambda: None)
+    def task(self, given: Any) -> Any:
+        return SimpleNamespace(run=partial(self.decide, given), cancel=lambda: None)
 
     def resume(self, counts: AnswerCounts) -> None:
         pass

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from make_test_models import read_metadata, vocabulary_file
+from make_test_models import read_tokenizer, vocabulary_file
 
 NORMAL_TOKEN, USER_DEFINED_TOKEN, BYTE_TOKEN = 1, 4, 6  # llama.cpp's token types
 
@@ -35,7 +35,7 @@ class TokenBytes:
         """Read the vocabulary of a GGUF file."""
         entries = {
             key.removeprefix("tokenizer.ggml."): entry.value
-            for key, entry in read_metadata(file).items()
+            for key, entry in read_tokenizer(file).items()
         }
         spell = _byte_level if entries["model"] == b"gpt2" else _word_piece
         tokens, types = entries["tokens"], entries["token_type"]

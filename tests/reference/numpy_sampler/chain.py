@@ -13,7 +13,7 @@ from collections.abc import Callable
 from numpy.typing import ArrayLike
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.sampling.order import parse_order
+from eliza_ffi.sampling import parse_order
 from eliza_ffi.sampling.params import BESIDE_MIROSTAT, Sampling
 
 from .arithmetic import MersenneTwister
