@@ -14,19 +14,12 @@ from ..errors import InvalidArgumentError
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Labels grouped by their first parts, up to one level.
+    """Labels grouped by their first parts, up to one level."""
 
-    Attributes
-    ----------
-    texts : tuple of str
-        The text of each group, such as ``Electronics > Audio`` at level 2. A label with fewer parts
-        is a group of its own.
-    of_label : array of int, shape [n_labels]
-        The number of each label's group.
-    """
-
+    # The text of each group, such as ``Electronics > Audio`` at level 2. A label with fewer parts
+    # is a group of its own.
     texts: tuple[str, ...]
-    of_label: NDArray[np.int32]
+    of_label: NDArray[np.int32]  # the number of each label's group
 
 
 class Hierarchy:

@@ -88,7 +88,7 @@ class FfiStreamingGenerateArgs:
     ----------
     prompt_tokens : sequence of int or array of int, shape [n]
     slot_id, max_tokens, sampling, stop, logprobs
-        See :class:`~eliza_ffi.session.GenerationRequest`.
+        As in :meth:`Model.generate <eliza_ffi.model.Model.generate>`; `stop` is a tuple.
     temperature, top_p, top_k, repeat_penalty, gbnf_grammar, prompt_cache_key, disable_thinking,
     draft_min, draft_max, mtp_drafter_path, n_gpu_layers, cache_type_k, cache_type_v
         See :class:`~eliza_ffi.library.StreamConfig`.
@@ -213,8 +213,15 @@ class FfiStreamingResult:
     text : str
     tokens : tuple of int
     usage : Usage
-    stats, finish_reason, leaf, leaf_logprobs, logprobs
-        See :class:`~eliza_ffi.session.RunResult`.
+    stats, finish_reason
+        See :class:`~eliza_ffi.GenerationResult`.
+    leaf : TrieLeaf or None
+        The choice, if there was one and the library reports it.
+    leaf_logprobs : array of float64, shape [choices], or None
+        With `score_leaves`, the natural logarithm of the probability of each choice.
+    logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
+        In each row the generated token, then the n most probable tokens at its position. Unknown
+        entries are -1 and nan.
     """
 
     text: str
@@ -243,7 +250,7 @@ class FfiStreamingResult:
 
 @dataclass(frozen=True, eq=False)
 class FillArgs:
-    """The arguments for filling a skeleton; see :class:`~eliza_ffi.session.FillRequest`."""
+    """The arguments for filling a skeleton, as in :meth:`Model.fill <eliza_ffi.Model.fill>`."""
 
     skeleton: Fillable
     generation: FfiStreamingGenerateArgs

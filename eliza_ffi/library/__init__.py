@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .binding import CffiBinding
 from .capabilities import InferenceCapabilities, detect_capabilities
-from .cffi_values import CffiStream, token_array
+from .cffi_values import CffiStream
 from .loading import (
     ABI_VERSION,
     LIBRARY_VARIABLE,
@@ -12,10 +12,7 @@ from .loading import (
     PREFIX,
     REQUIRED_SYMBOLS,
     Library,
-    cdef_from_header,
-    declared_functions,
     find_library,
-    header_ffi,
 )
 from .protocol import (
     STOP_AT_LEAF,
@@ -58,10 +55,6 @@ __all__ = [
     "Tokens",
     "TrieLeaf",
     "VerifierEvent",
-    "cdef_from_header",
-    "declared_functions",
     "detect_capabilities",
     "find_library",
-    "header_ffi",
-    "token_array",
 ]

@@ -43,24 +43,12 @@ ProgressCallback = Callable[[str, float], None]
 
 @dataclass(frozen=True, eq=False)
 class PreparedChoices:
-    """Choices that a library has tokenized for a model. They are freed with this object.
+    """Choices that a library has tokenized for a model. They are freed with this object."""
 
-    Attributes
-    ----------
-    handle
-        The library's handle.
-    longest : int
-        The number of tokens of the longest choice.
-    n : int
-        The number of choices.
-    texts : sequence of str
-        The choices; empty if they come from a payload.
-    """
-
-    handle: Any
-    longest: int
-    n: int
-    texts: Sequence[str] = ()
+    handle: Any  # the library's handle
+    longest: int  # the number of tokens of the longest choice
+    n: int  # the number of choices
+    texts: Sequence[str] = ()  # the choices; empty if they come from a payload
 
 
 @dataclass(frozen=True)
@@ -212,79 +200,43 @@ class TrieLeaf:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The choice that a stream has made.
+    """The choice that a stream has made."""
 
-    Attributes
-    ----------
-    index : int
-        The choice, from 0.
-    logprob : float
-        Natural logarithm of its probability among the choices.
-    tokens : tuple of int
-        Its tokens.
-    stats : StreamStats
-    logprobs : array of float, shape [n_choices], or None
-        The natural logarithms of all probabilities, if they were requested.
-    """
-
-    index: int
-    logprob: float
-    tokens: tuple[int, ...]
+    index: int  # the choice, from 0
+    logprob: float  # natural logarithm of its probability among the choices
+    tokens: tuple[int, ...]  # its tokens
     stats: StreamStats
+    # The natural logarithms of all probabilities, if they were requested.
     logprobs: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class EndingScores:
-    """The probabilities of the choices that may follow one ending of a prompt.
+    """The probabilities of the choices that may follow one ending of a prompt."""
 
-    Attributes
-    ----------
-    legal : array of float, shape [n_choices]
-        Natural logarithm of each choice's probability among the choices.
-    joint : array of float, shape [n_choices], or None
-        For each choice, the sum of the log-probabilities of its tokens over the whole vocabulary;
-        None unless requested.
-    allowed_probability : float or None
-        The probability, over the whole vocabulary, that the next token is the first token of some
-        choice; None unless requested.
-    """
-
-    legal: NDArray[np.float64]
+    legal: NDArray[np.float64]  # natural logarithm of each choice's probability among the choices
+    # For each choice, the sum of the log-probabilities of its tokens over the whole vocabulary;
+    # None unless requested.
     joint: NDArray[np.float64] | None = None
+    # The probability, over the whole vocabulary, that the next token is the first token of some
+    # choice; None unless requested.
     allowed_probability: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The most probable choices, or groups of choices, the most probable first.
+    """The most probable choices, or groups of choices, the most probable first."""
 
-    Attributes
-    ----------
-    labels : array of int, shape [n]
-        The indices of the choices, or the numbers of the groups.
-    logprobs : array of float, shape [n]
-        The natural logarithms of their probabilities.
-    most_logprobs : array of float, shape [n]
-        Upper bounds of the log-probabilities, equal to `logprobs` where these are exact.
-    proven : bool
-        Whether no other choice or group is more probable than these, and their probabilities are
-        exact. For texts in any tokenization, the probabilities may be up to 0.001 too low.
-    rest : float
-        The probability of all other choices or groups together.
-    forward_passes : int
-        The number of forward passes after the prompt.
-    rows_read : int
-        The number of prefixes of choices after which logits were read.
-    """
-
-    labels: NDArray[np.int32]
-    logprobs: NDArray[np.float64]
+    labels: NDArray[np.int32]  # the indices of the choices, or the numbers of the groups
+    logprobs: NDArray[np.float64]  # the natural logarithms of their probabilities
+    # Upper bounds of the log-probabilities, equal to `logprobs` where these are exact.
     most_logprobs: NDArray[np.float64]
+    # Whether no other choice or group is more probable than these, and their probabilities are
+    # exact. For texts in any tokenization, the probabilities may be up to 0.001 too low.
     proven: bool
-    rest: float
-    forward_passes: int
-    rows_read: int
+    rest: float  # the probability of all other choices or groups together
+    forward_passes: int  # the number of forward passes after the prompt
+    rows_read: int  # the number of prefixes of choices after which logits were read
 
 
 @dataclass(frozen=True)
@@ -321,21 +273,12 @@ class SpanResult:
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """All tokens of a model.
+    """All tokens of a model."""
 
-    Attributes
-    ----------
-    texts : tuple of bytes
-        The bytes of each token; for a control token, its name.
-    control : tuple of int
-        The control tokens, which are not part of the text, in ascending order.
-    ends : tuple of int
-        The control tokens that end a generation, in ascending order.
-    """
-
-    texts: tuple[bytes, ...]
+    texts: tuple[bytes, ...]  # the bytes of each token; for a control token, its name
+    # The control tokens, which are not part of the text, in ascending order.
     control: tuple[int, ...]
-    ends: tuple[int, ...]
+    ends: tuple[int, ...]  # the control tokens that end a generation, in ascending order
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,16 @@
 from __future__ import annotations
 
 from .options import CacheOptions, Speculation
-from .reading import Reading
-from .requests import Fillable, FillRequest, GenerationRequest, TextChoices
-from .results import GenerationResult, RunResult, TokenLogprob
-from .session import Session
+from .results import GenerationResult, TokenLogprob
 from .text_stream import AsyncTextStream, TextStream
 from .tool_calls import TextAnswer, ToolCall, ToolCalls
 
 __all__ = [
     "AsyncTextStream",
     "CacheOptions",
-    "FillRequest",
-    "Fillable",
-    "GenerationRequest",
     "GenerationResult",
-    "Reading",
-    "RunResult",
-    "Session",
     "Speculation",
     "TextAnswer",
-    "TextChoices",
     "TextStream",
     "TokenLogprob",
     "ToolCall",

@@ -34,30 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RankRequest:
-    """A prompt, the labels after it, and how many of them are wanted.
+    """A prompt, the labels after it, and how many of them are wanted."""
 
-    Attributes
-    ----------
-    generation : GenerationRequest
-        The prompt and the slot.
-    labels : LabelSet
-    tokens : PreparedChoices or TextChoices
-        The tokens of the labels, or labels that any tokens may spell.
-    k : int
-        At most the number of labels.
-    max_passes : int or None
-    separator : str or None
-    groups : Groups or None
-        Rank these groups of labels instead of the labels.
-    """
-
-    generation: GenerationRequest
+    generation: GenerationRequest  # the prompt and the slot
     labels: LabelSet[Any]
+    # The tokens of the labels, or labels that any tokens may spell.
     tokens: PreparedChoices | TextChoices
-    k: int
+    k: int  # at most the number of labels
     max_passes: int | None = None
     separator: str | None = None
-    groups: Groups | None = None
+    groups: Groups | None = None  # rank these groups of labels instead of the labels
 
 
 def rank_request(

@@ -76,15 +76,9 @@ NONE = type(None)
 
 @dataclass(frozen=True)
 class TextChoices:
-    """Labels that may be written with any tokens that spell them, as under a grammar.
+    """Labels that may be written with any tokens that spell them, as under a grammar."""
 
-    Attributes
-    ----------
-    texts : tuple of str
-        The labels.
-    """
-
-    texts: tuple[str, ...]
+    texts: tuple[str, ...]  # the labels
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "texts", check_each("texts", self.texts, str, "a string"))
@@ -143,39 +137,6 @@ REQUEST_FIELDS: FieldChecks = {
 class GenerationRequest(StreamConfig):
     """A prompt, the configuration of the stream that continues it, and what to write.
 
-    Attributes
-    ----------
-    prompt_tokens : sequence of int or array of int, shape [n]
-    sampling : Sampling or None
-        All sampling settings in one object. They replace those of the configuration.
-    constraint : PreparedChoices, TokenTreePayload, TextChoices, Masks or None
-        Labels: the text begins with a label. Masks: before each token, a mask says which tokens are
-        allowed.
-    choice_mode : int
-        How the label is chosen: ``TRIE_ARGMAX``, ``TRIE_SAMPLE`` or ``TRIE_BEST_LEAF``, or-ed with
-        ``STOP_AT_LEAF`` to end the generation after the label.
-    lead : str
-        Spaces before the label that have no tokens in the prompt. Results leave them out.
-    score_choices : bool
-        Whether to compute the probability of every label before the choice.
-    stop : tuple of str
-        Strings that end the generation. The stop string and all text after it are left out.
-    reasoning : WrittenReasoning or None
-        How the model writes reasoning. The results then separate it from the text, and `stop` has
-        no effect on it. None = the text includes the reasoning.
-    logprobs : int or None
-        If this is a number n, compute the log-probability of every generated token, and of the n
-        most probable tokens at the same position.
-    heal_prompt : bool
-        Whether the prompt's last token and the beginning of the answer may merge into other tokens
-        (token healing). Only for TextChoices, and for masks whose answers begin with a choice.
-    on_refused_choices : {"raise", "grammar"}
-        What to do if the library rejects the labels. ``"raise"``: raise
-        :class:`~eliza_ffi.errors.TokenTrieError`. ``"grammar"``: log a warning and continue with
-        the grammar alone.
-    on_text : callable or None
-        Called with each piece of text.
-
     Raises
     ------
     InvalidArgumentError
@@ -183,17 +144,33 @@ class GenerationRequest(StreamConfig):
     """
 
     prompt_tokens: Tokens = ()
+    # All sampling settings in one object. They replace those of the configuration.
     sampling: Sampling | None = None
+    # Labels: the text begins with a label. Masks: before each token, a mask says which tokens are
+    # allowed.
     constraint: Constraint | None = None
+    # How the label is chosen: ``TRIE_ARGMAX``, ``TRIE_SAMPLE`` or ``TRIE_BEST_LEAF``, or-ed with
+    # ``STOP_AT_LEAF`` to end the generation after the label.
     choice_mode: int = TRIE_ARGMAX
+    # Spaces before the label that have no tokens in the prompt. Results leave them out.
     lead: str = ""
+    # Whether to compute the probability of every label before the choice.
     score_choices: bool = False
+    # Strings that end the generation. The stop string and all text after it are left out.
     stop: tuple[str, ...] = ()
+    # How the model writes reasoning. The results then separate it from the text, and `stop` has no
+    # effect on it. None = the text includes the reasoning.
     reasoning: WrittenReasoning | None = None
+    # If this is a number n, compute the log-probability of every generated token, and of the n most
+    # probable tokens at the same position.
     logprobs: int | None = None
+    # Whether the prompt's last token and the beginning of the answer may merge into other tokens
+    # (token healing). Only for TextChoices, and for masks whose answers begin with a choice.
     heal_prompt: bool = False
+    # What to do if the library rejects the labels: raise TokenTrieError, or log a warning and
+    # continue with the grammar alone (``"grammar"``).
     on_refused_choices: str = "raise"
-    on_text: Callable[[str], Any] | None = None
+    on_text: Callable[[str], Any] | None = None  # called with each piece of text
 
     def __post_init__(self) -> None:
         check_fields(self, REQUEST_FIELDS)
@@ -235,27 +212,6 @@ class Fillable(Protocol):
 class FillRequest:
     """A skeleton to fill, the prompt before it, and the settings.
 
-    Attributes
-    ----------
-    skeleton : Fillable
-    generation : GenerationRequest
-        The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
-    sampler_plan : SpanSamplerPlan or None
-        Sampling settings of single spans. With None, choices, numbers and booleans also use the
-        settings of `generation`.
-    max_tokens : int
-        Maximum number of tokens in the whole answer; 0 = no limit except the context.
-    on_limit : {"error", "close"}
-        What to do if the answer does not end within `max_tokens`. ``"error"``: raise an error.
-        ``"close"``: end the free values in the shortest valid way, and still write the fixed text
-        and the choices that follow.
-    logprobs : bool
-        Whether to compute the probability of free values. The probability of a choice is always
-        computed.
-    heal_prompt : bool
-        Whether the prompt's last token and the beginning of the answer may merge into other tokens
-        (token healing).
-
     Raises
     ------
     InvalidArgumentError
@@ -263,11 +219,22 @@ class FillRequest:
     """
 
     skeleton: Fillable
+    # The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
     generation: GenerationRequest
+    # Sampling settings of single spans. With None, choices, numbers and booleans also use the
+    # settings of `generation`.
     sampler_plan: SpanSamplerPlan | None = field(default_factory=SpanSamplerPlan)
+    # Maximum number of tokens in the whole answer; 0 = no limit except the context.
     max_tokens: int = 1024
+    # What to do if the answer does not end within `max_tokens`. ``"error"``: raise an error.
+    # ``"close"``: end the free values in the shortest valid way, and still write the fixed text and
+    # the choices that follow.
     on_limit: str = "error"
+    # Whether to compute the probability of free values. The probability of a choice is always
+    # computed.
     logprobs: bool = False
+    # Whether the prompt's last token and the beginning of the answer may merge into other tokens
+    # (token healing).
     heal_prompt: bool = False
 
     def __post_init__(self) -> None:
@@ -618,19 +585,11 @@ def fill_request(
 
 @dataclass(frozen=True, eq=False)
 class ShapeRequest:
-    """A request for an answer of a shape.
-
-    Attributes
-    ----------
-    shape : Shape
-    generation : GenerationRequest
-    retries : int
-        How many times to try again if the answer is invalid.
-    """
+    """A request for an answer of a shape."""
 
     shape: Shape[Any]
     generation: GenerationRequest
-    retries: int = 0
+    retries: int = 0  # how many times to try again if the answer is invalid
 
     def again(self) -> ShapeRequest:
         """Return the request of the next try, which samples its tokens."""

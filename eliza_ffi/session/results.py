@@ -32,57 +32,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerStep(StreamStep):
-    """A step whose text is separated from the reasoning before it.
-
-    Attributes
-    ----------
-    reasoning : str
-    """
+    """A step whose text is separated from the reasoning before it."""
 
     reasoning: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """The result of a run of a request.
-
-    Attributes
-    ----------
-    text : str
-    tokens : tuple of int
-    prompt_tokens : int
-        The number of tokens of the prompt.
-    drafted, accepted : int
-        The number of drafted tokens, and the number of drafted tokens that were accepted.
-    stats : StreamStats or None
-        None if the library does not report statistics.
-    finish_reason : str
-        See :class:`~eliza_ffi.library.StreamStats`.
-    leaf : TrieLeaf or None
-        The chosen label, if there was one and the library reports it.
-    leaf_logprobs : array of float64, shape [labels], or None
-        If the request's `score_choices` is set: the natural logarithm of each label's probability
-        among the labels.
-    logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
-        If the request's `logprobs` is n: in each row the generated token, then the n most probable
-        tokens at its position. Unknown entries are -1 and nan.
-    reasoning : str or None
-        The reasoning before the text; None if the request's `reasoning` is None.
-    choices : mapping
-        The choices of the masks' plan, by path.
-    """
+    """The result of a run of a request."""
 
     text: str
     tokens: tuple[int, ...]
-    prompt_tokens: int
+    prompt_tokens: int  # the number of tokens of the prompt
+    # Drafted, accepted: The number of drafted tokens, and the number of drafted tokens that were
+    # accepted.
     drafted: int
     accepted: int
-    stats: StreamStats | None
-    finish_reason: str
-    leaf: TrieLeaf | None
+    stats: StreamStats | None  # None if the library does not report statistics
+    finish_reason: str  # see :class:`~eliza_ffi.library.StreamStats`
+    leaf: TrieLeaf | None  # the chosen label, if there was one and the library reports it
+    # If the request's `score_choices` is set: the natural logarithm of each label's probability
+    # among the labels.
     leaf_logprobs: NDArray[np.float64] | None = None
+    # If the request's `logprobs` is n: in each row the generated token, then the n most probable
+    # tokens at its position. Unknown entries are -1 and nan.
     logprobs: NDArray[np.void] | None = None
+    # The reasoning before the text; None if the request's `reasoning` is None.
     reasoning: str | None = None
+    # The choices of the masks' plan, by path.
     choices: Mapping[str, FilledSpan] = field(default_factory=dict)
 
 

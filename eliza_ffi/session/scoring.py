@@ -28,64 +28,32 @@ from .run import Run
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """Tokens that follow the prompt, and the labels that follow these tokens.
+    """Tokens that follow the prompt, and the labels that follow these tokens."""
 
-    Attributes
-    ----------
-    tokens : sequence of int
-        Empty if the labels follow the prompt directly.
-    choices : PreparedChoices
-        The labels.
-    k : int or None
-        Find the k most probable labels instead of scoring all.
-    lead : str
-        Spaces that each label begins with, because they have no tokens before it.
-    """
-
-    tokens: Tokens
-    choices: PreparedChoices
-    k: int | None = None
-    lead: str = ""
+    tokens: Tokens  # empty if the labels follow the prompt directly
+    choices: PreparedChoices  # the labels
+    k: int | None = None  # find the k most probable labels instead of scoring all
+    lead: str = ""  # spaces that each label begins with, because they have no tokens before it
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """Hidden states to read after a prompt: those of its last token.
+    """Hidden states to read after a prompt: those of its last token."""
 
-    Attributes
-    ----------
-    layers : tuple of int
-        Ascending, as in :meth:`eliza_ffi.Model.hidden_states`.
-    n_embd : int
-        The number of values in a hidden state of the model.
-    """
-
-    layers: tuple[int, ...]
-    n_embd: int
+    layers: tuple[int, ...]  # ascending, as in :meth:`eliza_ffi.Model.hidden_states`
+    n_embd: int  # the number of values in a hidden state of the model
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredPrompt:
-    """A prompt, and the endings to score after it.
+    """A prompt, and the endings to score after it."""
 
-    Attributes
-    ----------
-    generation : GenerationRequest
-        The prompt and the slot.
-    endings : sequence of Ending
-    is_counted : bool
-        Whether its tokens count as tokens of the request.
-    hidden : Hidden or None
-        The hidden states to read.
-    positions : sequence of int
-        The positions of the tokens whose embeddings to read, ascending. Such a prompt has no
-        endings, is read without the KV cache of its slot, and cannot be cancelled while it is read.
-    """
-
-    generation: GenerationRequest
+    generation: GenerationRequest  # the prompt and the slot
     endings: Sequence[Ending] = ()
-    is_counted: bool = True
-    hidden: Hidden | None = None
+    is_counted: bool = True  # whether its tokens count as tokens of the request
+    hidden: Hidden | None = None  # the hidden states to read
+    # The positions of the tokens whose embeddings to read, ascending. Such a prompt has no endings,
+    # is read without the KV cache of its slot, and cannot be cancelled while it is read.
     positions: Sequence[int] = ()
 
     @property
@@ -97,18 +65,10 @@ class ScoredPrompt:
 
 @dataclass(frozen=True, eq=False)
 class ScoreArgs:
-    """Prompts with endings to score.
+    """Prompts with endings to score."""
 
-    Attributes
-    ----------
-    prompts : sequence of ScoredPrompt
-        They are scored one after the other.
-    joint, allowed_probability : bool
-        Whether to compute these scores, too; see
-        :class:`~eliza_ffi.library.protocol.EndingScores`.
-    """
-
-    prompts: Sequence[ScoredPrompt]
+    prompts: Sequence[ScoredPrompt]  # they are scored one after the other
+    # Whether to compute these scores, too, as in EndingScores.
     joint: bool = False
     allowed_probability: bool = False
 
@@ -125,31 +85,17 @@ class ScoreArgs:
 
 @dataclass(frozen=True, eq=False)
 class ScoreResult:
-    """The scores of all endings.
+    """The scores of all endings."""
 
-    Attributes
-    ----------
-    scores : tuple of EndingScores
-        For the endings without `k`, in their order.
-    prompt_tokens : int
-        The number of tokens of the counted prompts and all their endings. The common beginning
-        of a prompt and a prompt with `hidden` before it counts once.
-    cached_tokens : int
-        The number of prompt tokens found in the KV cache.
-    forward_passes : int
-        The number of forward passes for all endings; -1 if they were not counted.
-    rankings : tuple of Ranking
-        For the endings with `k`, in their order.
-    hidden : tuple of array of float32
-        For the prompts with `hidden` (shape [n_layers, n_embd]) or `positions` (shape [n_positions,
-        n_values]), in their order.
-    """
-
-    scores: tuple[EndingScores, ...]
+    scores: tuple[EndingScores, ...]  # for the endings without `k`, in their order
+    # The number of tokens of the counted prompts and all their endings. The common beginning of a
+    # prompt and a prompt with `hidden` before it counts once.
     prompt_tokens: int
-    cached_tokens: int
-    forward_passes: int
-    rankings: tuple[Ranking, ...] = ()
+    cached_tokens: int  # the number of prompt tokens found in the KV cache
+    forward_passes: int  # the number of forward passes for all endings; -1 if they were not counted
+    rankings: tuple[Ranking, ...] = ()  # for the endings with `k`, in their order
+    # For the prompts with `hidden` (shape [n_layers, n_embd]) or `positions` (shape [n_positions,
+    # n_values]), in their order.
     hidden: tuple[NDArray[np.float32], ...] = ()
 
 

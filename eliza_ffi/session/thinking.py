@@ -100,16 +100,10 @@ def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | No
 
 @dataclass(frozen=True)
 class FinishedReasoning:
-    """The reasoning that a model has written.
-
-    Attributes
-    ----------
-    text : str
-    tokens : list of int
-        The prompt, the reasoning, and the text that ends it. The answer follows these tokens.
-    """
+    """The reasoning that a model has written."""
 
     text: str
+    # The prompt, the reasoning, and the text that ends it. The answer follows these tokens.
     tokens: list[int]
 
 

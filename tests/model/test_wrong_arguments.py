@@ -346,7 +346,6 @@ def of_answers(model: Model) -> Iterator[Subject]:
         lambda **given: list(structured.JsonReader().push(**given)),
         text="1",
     )
-    yield of(session.Reading, shape=structured.shape_of({"type": "string"}))
     guidance, vocabulary = model.session.guidance(), model.vocabulary()
     letters = guidance.regex("a+")
     yield of(structured.Guidance, vocabulary=model.vocabulary)
@@ -406,11 +405,8 @@ def of_runner(model: Model) -> Iterator[Subject]:
     fill_args = elizaos.FillArgs(skeleton, args)
     yield of(elizaos.FfiStreamingGenerateArgs, prompt_tokens=[1])
     yield of(elizaos.FillArgs, skeleton=skeleton, generation=args)
-    yield of(session.GenerationRequest, prompt_tokens=[1])
-    yield of(session.TextChoices, texts=["a"])
     yield of(session.CacheOptions)
     yield of(session.Speculation)
-    yield of(session.FillRequest, skeleton=skeleton, generation=args.to_request())
     runner = runner_of(model)
     yield of(runner.generation, args=args)
     yield of(runner.filling, args=fill_args)
@@ -471,9 +467,6 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield of(native.StreamConfig)
     yield of(native.Library)
     yield of(native.find_library)
-    yield of(native.cdef_from_header, header="int a(void);")
-    yield of(native.declared_functions, header="ELIZA_API int a(void);")
-    yield of(native.token_array, tokens=[1])
     yield of(native.detect_capabilities, source=binding)
     yield of(binding.library.has, symbol="a")
     yield of(binding.library.need, symbol="eliza_inference_create")
@@ -491,11 +484,6 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield of(binding.token_embeddings, ctx=ctx, tokens=[1], positions=[0])
     yield of(binding.eot_score, ctx=ctx, tokens=[1], target=1)
     yield of(binding.prepare_choices, ctx=ctx, texts=["a"])
-    yield of(model.session.tokenize, text="a")
-    yield of(model.session.detokenize, tokens=[1])
-    yield of(model.session.prompt_tokens, prompt="a")
-    yield of(model.session.at_once, asked=None)
-    yield of(model.session.decisions_at_once, asked=None)
     phone = elizaos.AospStreamingLlmBinding(binding.library)
     yield of(elizaos.AospStreamingLlmBinding, library=binding.library)
     for opened in (phone.open, phone.llm_stream_open):
@@ -557,29 +545,21 @@ LEFT_OUT = {
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
         *("library.VerifierEvent", "structured.GuidanceMasks", "structured.GuidanceSource"),
-        *("structured.TokenTexts", "session.GenerationResult", "session.RunResult"),
+        *("structured.TokenTexts", "session.GenerationResult"),
         *("elizaos.FfiStreamingResult", "elizaos.Usage", "structured.PartialField"),
         *("structured.Shape", "structured.StructuredResult", "structured.FillResult"),
         *("structured.FilledSpan", "session.TextAnswer", "session.TokenLogprob"),
         *("session.ToolCall", "session.ToolCalls"),
     },
-    "methods whose arguments the methods of Model check": {
-        *("session.Session", "session.Session.at_once", "session.Session.call_format"),
-        *("session.Session.decisions_at_once", "session.Session.detokenize"),
-        *("session.Session.prompt_tokens", "session.Session.new_run"),
-        *("session.Session.steps", "session.Session.steps_async", "session.Session.tokenize"),
-        "session.Session.warn_once",
-    },
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
-        *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled", "session.Session.prepared"),
+        *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled"),
         "decisions.QuestionCalibration.sets_of",
         *("elizaos.FfiStreamingRunner", "elizaos.FillArgs.of"),
         "elizaos.FfiStreamingGenerateArgs.of",
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.AsyncTextStream"),
         "session.TextStream",
         *(
-            "session.Reading.take",
             "structured.StructuredResult.of",
             "structured.Guidance.schema_text",
             "structured.GuidanceSource.accept_all",

@@ -25,8 +25,8 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.session import GenerationRequest
 from eliza_ffi.session.generation import Generation
+from eliza_ffi.session.requests import GenerationRequest
 from eliza_ffi.session.run import Run
 
 N_VOCAB = 2048

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from eliza_ffi.library.protocol import StreamStep
-from eliza_ffi.session import Reading
+from eliza_ffi.session.reading import Reading
 from eliza_ffi.session.results import RunResult
 from eliza_ffi.structured import PartialField, StructuredResult, shape_of
 
