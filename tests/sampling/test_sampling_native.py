@@ -110,7 +110,7 @@ def test_in_the_books_order_the_native_chain_has_the_books_distribution(
     ids = list(range(len(logits)))
     assume(not is_on_an_edge(params, logits, ids))
     left = native.apply(params, logits, ids)
-    book = distribution(logits, temperature, top_k, min_p=min_p)
+    book = distribution(logits, temperature, top_k, least=min_p)
     by_token = np.argsort(left.ids), np.argsort(book.ids)
     assert left.ids[by_token[0]].tolist() == book.ids[by_token[1]].tolist()
     np.testing.assert_allclose(left.probs[by_token[0]], book.probs[by_token[1]], rtol=1e-4)

@@ -7,8 +7,7 @@
 True
 
 - :class:`Chain` implements the native chain, with one class per sampler of llama.cpp.
-- :mod:`~numpy_sampler.stages` has the stages of a CPU sampler as plain functions;
-  :mod:`~numpy_sampler.pipeline` combines them.
+- :mod:`~numpy_sampler.stages` has the stages of a CPU sampler as plain functions.
 - :mod:`~numpy_sampler.gumbel` samples without a softmax and without state.
 """
 
@@ -18,7 +17,6 @@ from .arithmetic import MersenneTwister
 from .candidates import MIN_KEEP, Candidates, Sampler
 from .chain import Chain
 from .gumbel import gumbel_argmax, gumbel_noise, gumbel_uniform, pcg_hash
-from .pipeline import distribution, sample_logits, sample_logits_f16
 from .samplers import (
     AdaptiveP,
     Dist,
@@ -40,6 +38,7 @@ from .samplers import (
     Xtc,
     breaker_sequences,
 )
+from .stages import distribution
 
 __all__ = [
     "MIN_KEEP",
@@ -71,6 +70,4 @@ __all__ = [
     "gumbel_noise",
     "gumbel_uniform",
     "pcg_hash",
-    "sample_logits",
-    "sample_logits_f16",
 ]

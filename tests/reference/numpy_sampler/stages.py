@@ -1,18 +1,13 @@
-r"""The nine stages of sampling on the CPU, one function each, as akunu's book describes them.
+r"""The distribution of sampling on the CPU, stage by stage, as akunu's book describes it.
 
-A logit vector goes through
-
-    F16 -> F32, repetition penalty, temperature, softmax, top-k, min-p, top-p, renormalise, draw
-
-in this order. :mod:`numpy_sampler.pipeline` combines the stages. All numbers are in single
-precision and sums run from left to right, as in the C++ code of the book. llama.cpp's samplers are
-different functions in a different order: see :mod:`numpy_sampler.chain`. ``docs/sampling.md`` lists
-the differences.
+A logit vector goes through temperature, softmax, top-k, min-p, top-p and renormalise, in this order
+(stages 3 to 8 of nine). All numbers are in single precision and sums run from left to right, as in
+the C++ code of the book. llama.cpp's samplers are different functions in a different order: see
+:mod:`numpy_sampler.chain`. ``docs/sampling.md`` lists the differences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,46 +40,6 @@ class Ranked:
     def first(self, n: int) -> Ranked:
         """Return the `n` most probable candidates."""
         return Ranked(self.ids[:n], self.probs[:n])
-
-
-def widen_f16(raw: bytes | NDArray[Any]) -> Floats:
-    """Stage 1: convert half precision to single precision, which is exact; shape [n_vocab].
-
-    The numbers are given as ``float16``, as their bits in ``uint16``, or as bytes in this machine's
-    order.
-    """
-    if isinstance(raw, bytes):
-        raw = np.frombuffer(raw, dtype=np.float16)
-    if raw.dtype == np.uint16:
-        raw = raw.view(np.float16)
-    if raw.dtype != np.float16:
-        raise InvalidArgumentError(
-            f"half-precision logits: expected float16 or uint16, got {raw.dtype}"
-        )
-    return raw.astype(np.float32)
-
-
-def penalize_repeats(logits: ArrayLike, previous: Iterable[int], penalty: float) -> Floats:
-    r"""Stage 2: the asymmetric repetition penalty `r`, above 0.
-
-    .. math:: l_t \leftarrow \begin{cases} l_t / r & l_t > 0 \\ l_t \cdot r & l_t \le 0 \end{cases}
-
-    for every `t` in `previous`. A token that occurs three times is penalised three times. Tokens
-    outside the vocabulary are ignored.
-
-    Keskar et al., "CTRL: A Conditional Transformer Language Model", arXiv:1909.05858, section 4.1,
-    divide all logits. The book multiplies negative ones, so that they fall too.
-    """
-    penalized = np.array(logits, dtype=np.float32)
-    r = np.float32(penalty)
-    if r == 1:
-        return penalized
-    for token in previous:
-        if 0 <= token < len(penalized):
-            penalized[token] = (
-                penalized[token] / r if penalized[token] > 0 else penalized[token] * r
-            )
-    return penalized
 
 
 def scale_temperature(logits: ArrayLike, temperature: float) -> Floats:
@@ -159,19 +114,23 @@ def renormalize(ranked: Ranked) -> Ranked:
     return Ranked(ranked.ids, ranked.probs * (np.float32(1) / running_sum(ranked.probs)[-1]))
 
 
-def draw(ranked: Ranked, r: float) -> int:
-    r"""Stage 9: invert the cumulative distribution function of renormalised candidates.
+def distribution(
+    logits: ArrayLike,
+    temperature: float = 1.0,
+    k: int = 0,
+    p: float = 1.0,
+    least: float = 0.0,
+    cap: int | None = TOP_K_CAP,
+) -> Ranked:
+    """Return the distribution that the book draws from; `least` is min-p.
 
-    Returns the first token `n` with :math:`r \le \sum_{i \le n} p_i`, where `r` is uniform in [0,
-    1). If the total is below `r` because of rounding, returns the last token.
+    `temperature` must be above 0. At exactly 1, the logits are not scaled, so they are not rounded.
     """
-    reached = np.float32(r) <= running_sum(ranked.probs)
-    return int(ranked.ids[reached.argmax() if reached.any() else -1])
-
-
-def argmax(logits: ArrayLike) -> int:
-    """Return the token with the largest logit, the first one if several are equal."""
-    return int(check_logits(logits).argmax())
+    scaled = check_logits(logits)
+    if temperature != 1:
+        scaled = scale_temperature(scaled, temperature)
+    ranked = top_k(softmax(scaled), k, cap)
+    return renormalize(top_p(min_p(ranked, least), p))
 
 
 def largest_first(values: NDArray[Any], k: int) -> NDArray[np.intp]:
