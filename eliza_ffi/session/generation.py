@@ -181,7 +181,10 @@ class Generation:
     def _pull(self, stream: Any) -> Iterator[StreamStep]:
         try:
             if self._masked is not None:
-                yield from self._masked.steps(stream)
+                args = self.args
+                is_joined = self._at_once and args.logprobs is None
+                is_joined = is_joined and not args.stop and args.reasoning is None
+                yield from (self._masked.joined if is_joined else self._masked.steps)(stream)
                 return
             binding = self._binding
             while True:

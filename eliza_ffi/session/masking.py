@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidArgumentError
+from ..errors import ContextFullError, InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..structured.fill_result import FilledSpan
@@ -33,18 +33,10 @@ _UP_TO_WORD = re.compile(r".*\w", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ChoiceStep(StreamStep):
-    """A step with the tokens of a label.
+    """A step with the tokens of a label."""
 
-    Attributes
-    ----------
-    n_earlier : int
-        The number of tokens before those of the label.
-    n_replaced : int
-        How many tokens the library had generated in their place: 0 or 1.
-    """
-
-    n_earlier: int = 0
-    n_replaced: int = 0
+    n_earlier: int = 0  # the number of tokens before those of the label
+    n_replaced: int = 0  # how many tokens the library had generated in their place: 0 or 1
 
 
 class MaskedSteps:
@@ -119,23 +111,32 @@ class MaskedSteps:
                     done = step.done
                     yield step
 
-    def _part(self, stream: Any, computer: _MaskComputer) -> Iterator[StreamStep]:
-        """Yield the steps of the next choice, or of the tokens that one mask decides."""
+    def joined(self, stream: Any) -> Iterator[StreamStep]:
+        """Yield all steps as one; if the context is full, first those until then."""
+        steps: list[StreamStep] = []
+        try:
+            steps.extend(self.steps(stream))
+        except ContextFullError:
+            yield _joined(steps, False)
+            raise
+        yield _joined(steps, True)
+
+    def _part(self, stream: Any, computer: _MaskComputer) -> Iterable[StreamStep]:
+        """Return the steps of the next choice, or of the tokens that one mask decides."""
         plan = self._plan
         if plan is not None and plan.is_at_end:
-            yield self._cut(self._rest(stream, plan))
-        elif self._max_tokens and self._n_tokens >= self._max_tokens:
-            yield self._cut(StreamStep((), "", True))
-        elif plan is not None and (plan.is_at_choice or self._held is not None):
+            return (self._cut(self._rest(stream, plan)),)
+        if self._max_tokens and self._n_tokens >= self._max_tokens:
+            return (self._cut(StreamStep((), "", True)),)
+        if plan is not None and (plan.is_at_choice or self._held is not None):
             step = self._chosen(stream, plan)
             cut = self._cut(step)
             if cut is not step:
                 self.choices.popitem()
-            yield cut
-        elif plan is not None and self._follows_label and plan.fixed:
-            yield self._cut(self._after_label(stream, plan))
-        else:
-            yield from self._masked(stream, computer)
+            return (cut,)
+        if plan is not None and self._follows_label and plan.fixed:
+            return (self._cut(self._after_label(stream, plan)),)
+        return self._masked(stream, computer)
 
     # ---- choices -----------------------------------------------------------------------------
 
@@ -225,8 +226,11 @@ class MaskedSteps:
 
     def _masked(self, stream: Any, computer: _MaskComputer) -> Iterator[StreamStep]:
         self._follows_label = False
-        source = self._current_source()
-        if self._ended(source):
+        source = self._source
+        if source is None or self._unread:
+            source = self._current_source()
+        self.has_ended = bool(source.has_ended)
+        if self.has_ended:
             yield StreamStep((), "", True)
             return
         room = self._max_tokens - self._n_tokens if self._max_tokens else None
@@ -234,29 +238,33 @@ class MaskedSteps:
         if forced:
             self._binding.set_forced_tokens(stream, forced)
         else:
-            self._binding.set_token_mask(stream, self._without_repeats(computer.mask(source)))
+            mask = computer.mask(source)
+            if self._plan is not None and self._plan.used:
+                mask = self._without_repeats(mask, self._plan.repeats)
+            self._binding.set_token_mask(stream, mask)
         n_left = len(forced) or 1
-        while n_left > 0:
-            self._check()
+        while True:
             step = self._binding.next(stream)
             n_left -= len(step.tokens)
             if not forced:
                 self._before_choice(step.tokens)
-            if n_left <= 0 and not step.done and self._crosses(step):
+            is_at_choice = self._plan is not None and self._plan.choice is not None
+            if is_at_choice and n_left <= 0 and not step.done and self._crosses(step):
                 self._held = step
             for token in step.tokens if self._held is None else step.tokens[:-1]:
                 source.accept(token)
             if step.done:
-                self._ended(source)
+                self.has_ended = bool(source.has_ended)
             if self._held is None:
                 yield step
-            if step.done:
+            if step.done or n_left <= 0:
                 return
+            self._check()
 
-    def _without_repeats(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    def _without_repeats(
+        self, mask: NDArray[np.uint32], repeats: Sequence[bytes]
+    ) -> NDArray[np.uint32]:
         """Return a mask without the tokens that give an object a field for the second time."""
-        if self._plan is None or not (repeats := self._plan.repeats):
-            return mask
         assert isinstance(self._masks, GuidanceMasks)  # only they have a plan
         others = mask.copy()
         for text in repeats:
@@ -275,10 +283,6 @@ class MaskedSteps:
                 self._source.accept(token)
         self._unread.clear()
         return self._source
-
-    def _ended(self, source: MaskSource) -> bool:
-        self.has_ended = bool(source.has_ended)
-        return self.has_ended
 
     def _before_choice(self, tokens: Sequence[int]) -> Sequence[int]:
         """Let the plan read these tokens; return those up to the next choice."""
@@ -305,6 +309,16 @@ class MaskedSteps:
         except UnicodeDecodeError:
             return False
         return len(plan.beyond) <= len(last)
+
+
+def _joined(steps: Sequence[StreamStep], done: bool) -> StreamStep:
+    return StreamStep(
+        tokens=tuple([token for step in steps for token in step.tokens]),
+        text="".join([step.text for step in steps]),
+        done=done,
+        drafted=sum([step.drafted for step in steps]),
+        accepted=sum([step.accepted for step in steps]),
+    )
 
 
 class _MaskComputer:

@@ -275,7 +275,9 @@ def _shape_steps(
     while True:
         try:
             take = Reading(request.shape, with_steps).take
-            with closing(Generation(run, request.generation, session.warn_once).steps()) as steps:
+            args, warn = request.generation, session.warn_once
+            writing = Generation(run, args, warn, at_once=not with_steps)
+            with closing(writing.steps()) as steps:
                 for step in steps:
                     yield from take(step)
             return

@@ -828,8 +828,9 @@ class ToolTurn:
 
     def _steps(self, args: GenerationRequest) -> Generator[StreamStep | RunResult, None, None]:
         """Yield the steps of a generation, and its result."""
-        generation = Generation(self._run, args, self.request.session.warn_once)
-        with closing(generation.steps()) as steps:
+        warn = self.request.session.warn_once
+        writing = Generation(self._run, args, warn, at_once=not self._with_steps)
+        with closing(writing.steps()) as steps:
             for step in steps:
                 if isinstance(step, RunResult) and self._n_cached is None:
                     # This prompt may also contain the first tokens of a call.

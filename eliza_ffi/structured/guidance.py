@@ -88,10 +88,12 @@ class GuidanceSource:
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():
             raise self._failure()
-        if self._numbers is None:
+        numbers = self._numbers
+        if numbers is None:
             return mask
-        self._scan()
-        return self._numbers.restricted(mask)
+        if self._unscanned:
+            self._scan()
+        return numbers.restricted(mask) if numbers.end else mask
 
     def accept(self, token: int) -> None:
         """Append a token to the text."""

@@ -91,7 +91,7 @@ class NumberLimit:
         self._longest = max(map(len, self._after), default=1)
         self._is_json = self._is_whole
         self._scanner = JsonScanner()
-        self._end = ""  # of the text: outside JSON as long as `_longest`, otherwise its last number
+        self.end = ""  # of the text: outside JSON as long as `_longest`, otherwise its last number
 
     @property
     def in_string(self) -> bool:
@@ -110,28 +110,28 @@ class NumberLimit:
             if self._is_json:
                 self._push(char)
                 scanner = self._scanner
-                if not scanner.in_string and scanner.depth <= 0 and not self._end:
+                if not scanner.in_string and scanner.depth <= 0 and not self.end:
                     self._is_json = False
             else:
-                self._end = (self._end + char)[-self._longest :]
-                if self._end.encode("latin-1").endswith(self._after):
-                    self._is_json, self._scanner, self._end = True, JsonScanner(), ""
+                self.end = (self.end + char)[-self._longest :]
+                if self.end.encode("latin-1").endswith(self._after):
+                    self._is_json, self._scanner, self.end = True, JsonScanner(), ""
 
     def _push(self, text: str) -> None:
         """Append text of a JSON value."""
         was_in_string = self._scanner.in_string
         self._scanner.push(text)
         if self._scanner.in_string:
-            self._end = ""
+            self.end = ""
             return
         begin = text.rfind('"') + 1
-        before = "" if begin or was_in_string else self._end
+        before = "" if begin or was_in_string else self.end
         found = _NUMBER_AT_END.search(before + text[begin:])
-        self._end = "" if found is None else found.group()
+        self.end = "" if found is None else found.group()
 
     def restricted(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Remove the tokens that would make a number too long from a mask."""
-        number = _NUMBER.search(self._end) if self._is_json and self._end else None
+        number = _NUMBER.search(self.end) if self._is_json and self.end else None
         if number is None:
             return mask
         if number["exponent"] is not None:

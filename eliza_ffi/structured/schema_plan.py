@@ -383,6 +383,8 @@ class PlanReader:
         Whether nothing of the choice is written, and `fixed` begins with a whole character.
     is_at_end : bool
         Whether only `fixed` is missing, and it begins with a whole character.
+    used : list of bytes
+        The names that the next field cannot have, as JSON, if it is free.
     """
 
     def __init__(self, plan: SchemaPlan) -> None:
@@ -393,7 +395,7 @@ class PlanReader:
         self._text = bytearray()
         self._at = 0  # everything before this offset has been read; `fixed` counts as written
         self._name_at = 0  # where the name of the next field begins, if it is free
-        self._used: list[bytes] = []  # the names that this field cannot have, as JSON
+        self.used: list[bytes] = []
         self._chosen: int | None = None
         self._string: JsonScanner | None = None  # of a free value
         # The values that are being read, innermost last. The reader resumes only the innermost.
@@ -408,10 +410,8 @@ class PlanReader:
     @property
     def repeats(self) -> list[bytes]:
         """The texts that would end the name of a field which the object already has."""
-        if not self._used:
-            return []
         begun = bytes(self._text[self._name_at :])
-        return [name[len(begun) :] for name in self._used if name.startswith(begun)]
+        return [name[len(begun) :] for name in self.used if name.startswith(begun)]
 
     def push(self, data: bytes) -> None:
         """Add text that was written without the reader's choices."""
@@ -585,9 +585,9 @@ class PlanReader:
                 return
             if name is True:
                 self._at -= 1  # its quote
-                self._name_at, self._used = self._at, used
+                self._name_at, self.used = self._at, used
                 name = read_json((yield self._free()).decode())
-                self._used = []
+                self.used = []
                 self._expect(self._plan.colon)
             index = names.index(name) + 1 if name in names[index:] else len(names)
             n += 1
