@@ -366,6 +366,7 @@ def plan_of(
     asked about several.
     """
     session: Session = model.session
+    _ = session.ctx  # raises if the model is closed or belongs to the parent process
     asked = as_questions(questions)
 
     def make() -> DecisionPlan:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from .._lazy import lazy_property
-from ..checks import check_kind, check_ordered, check_unicode, check_whole, wrong
+from ..checks import check_kind, check_known, check_ordered, check_unicode, check_whole, wrong
 from ..choices.label_set import LabelSet
 from ..errors import InvalidArgumentError
 
@@ -348,16 +348,22 @@ def _set(question: Any, **fields: Any) -> None:
 def _listed(items: Any, kind: type[Any], what: str) -> list[Any]:
     items = items.items() if isinstance(items, Mapping) else items
     check_ordered(what, items, f"a list of {what}, or a mapping from them to descriptions")
-    made = []
-    for item in items:
-        if isinstance(item, kind):
-            made.append(item)
-        elif isinstance(item, tuple) and len(item) == 2:
-            value, description = item
-            made.append(kind(value, None if description is None else text_of(description)))
-        else:
-            made.append(kind(item))
-    return made
+    return [item if isinstance(item, kind) else _item(item, kind) for item in items]
+
+
+def _item(item: Any, kind: type[Any]) -> Any:
+    """Read an option or a level: its text, a pair with a description, or a JSON object."""
+    description = None
+    if isinstance(item, tuple) and len(item) == 2:
+        item, description = item
+    elif isinstance(item, Mapping):
+        key, article = ("value", "an option") if kind is Option else ("label", "a level")
+        what = f"{article} {dict(item)!r:.80}"
+        check_known(what, item, (key, "description"))
+        if key not in item:
+            raise InvalidArgumentError(f"{what}: the field {key!r} is missing")
+        item, description = item[key], item.get("description")
+    return kind(item, None if description is None else text_of(description))
 
 
 def _check_asked(question: Any) -> None:

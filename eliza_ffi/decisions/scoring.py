@@ -29,13 +29,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check_one_of
 from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from .option_prior import OptionPrior
 
 Rule = Literal["constrained", "full", "mean", "bytes"]
 
@@ -92,13 +95,6 @@ class OptionScores:
         return self.joint / (self.n_tokens if rule == "mean" else self.n_bytes)
 
 
-class Prior(Protocol):
-    """Probabilities of a question's options that do not depend on the input."""
-
-    def log_probabilities(self, rule: Rule) -> Array:
-        """Return the logarithms by a scoring rule, shape [n_options]."""
-
-
 @dataclass(frozen=True, eq=False)
 class QuestionScores:
     """Hold the scores of a question's options in one or more orders.
@@ -109,7 +105,7 @@ class QuestionScores:
     """
 
     orders: tuple[OptionScores, ...]
-    priors: tuple[Prior, ...] = ()
+    priors: tuple[OptionPrior, ...] = ()
     hidden: NDArray[np.float32] | None = None
 
     def first(self, n: int) -> QuestionScores:

@@ -16,9 +16,7 @@ from .answers import name_of
 from .questions import (
     MAX_QUESTIONS,
     Choice,
-    Level,
     MultiLabel,
-    Option,
     Predicate,
     Question,
     Score,
@@ -170,7 +168,7 @@ def _choice(question: Mapping[str, Any], name: Any) -> Choice:
     source = question if "criteria" in question and question.get("none") is None else None
     more = {key: question[key] for key in ("show_options", "top") if key in question}
     none = question.get("none")
-    return Choice(question["instructions"], _options(listed), name, none, source=source, **more)
+    return Choice(question["instructions"], listed, name, none, source=source, **more)
 
 
 def _score(question: Mapping[str, Any], name: Any) -> Score:
@@ -180,15 +178,14 @@ def _score(question: Mapping[str, Any], name: Any) -> Score:
     source = question if "criteria" in question else None
     if source is not None:  # in this format a level may be any JSON
         listed = [text_of(level) for level in listed]
-    levels = [_read(item, "label", Level) for item in listed]
-    return Score(question["instructions"], levels, name, source)
+    return Score(question["instructions"], listed, name, source)
 
 
 def _labels(question: Mapping[str, Any], name: Any) -> MultiLabel:
     listed = question.get("labels")
     if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise wrong("labels", "a list of labels or a mapping from labels to descriptions", listed)
-    return MultiLabel(question["instructions"], _options(listed), name)
+    return MultiLabel(question["instructions"], listed, name)
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any], Any], Question]] = {
@@ -209,22 +206,6 @@ def _one_of(question: Mapping[str, Any], name: str) -> Any:
     if isinstance(listed, Mapping):
         return listed
     return check_several(name, listed, f"a list of {name}")
-
-
-def _options(listed: Any) -> Any:
-    if isinstance(listed, Mapping):  # from values to descriptions
-        return listed
-    return [_read(item, "value", Option) for item in listed]
-
-
-def _read(item: Any, key: str, kind: Any) -> Any:
-    if not isinstance(item, Mapping):
-        return item if isinstance(item, kind) else kind(item)
-    what = f"{'an option' if key == 'value' else 'a level'} {dict(item)!r:.80}"
-    check_known(what, item, (key, "description"))
-    if key not in item:
-        raise InvalidArgumentError(f"{what}: the field {key!r} is missing")
-    return kind(item[key], _text(item.get("description")))
 
 
 def _text(description: Any) -> str | None:

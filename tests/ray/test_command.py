@@ -48,24 +48,6 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     return ray
 
 
-def test_the_output_on_ray_equals_the_local_output(
-    opened: list[tuple[Any, Any, FakeDecider]],
-    ray: FakeRay,
-    table: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    command = ["decide", str(table), "--column", "body", *QUESTION]
-    on_ray = ["--ray", "local", "--workers", "2", "--output", str(tmp_path / "ray.csv")]
-    assert cli.main([*command, *on_ray]) == 0
-    assert cli.main([*command, "--output", str(tmp_path / "here.csv")]) == 0
-    for end in ("", ".job"):
-        found = (tmp_path / f"ray.csv{end}").read_bytes()
-        assert found == (tmp_path / f"here.csv{end}").read_bytes()
-    assert "workers with a loaded model: 0 of 2" in capsys.readouterr().err
-    assert [each["num_cpus"] for each in ray.asked_for] == [1, 1]
-
-
 def test_model_options_are_passed_to_the_workers(
     opened: list[tuple[Any, Any, FakeDecider]], ray: FakeRay, table: Path, tmp_path: Path
 ) -> None:

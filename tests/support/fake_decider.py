@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,6 +51,14 @@ class FakeDecider:
         self.is_closed = True
 
 
+@dataclass(eq=False)
+class FakeTask:
+    run: Callable[[], Decision]
+
+    def cancel(self) -> None:
+        pass
+
+
 class FakeRowDecider:
     """Replaces the package's ``RowDecider`` for a FakeDecider."""
 
@@ -66,7 +75,7 @@ class FakeRowDecider:
         return self._model.decide(given, self._questions, **self._settings)
 
     def task(self, given: Any) -> Any:
-        return SimpleNamespace(run=partial(self.decide, given), cancel=lambda: None)
+        return FakeTask(partial(self.decide, given))
 
     def resume(self, counts: AnswerCounts) -> None:
         pass

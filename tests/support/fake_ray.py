@@ -19,36 +19,27 @@ class RayTaskError(RayError):
         self.cause = cause
 
 
-class RayActorError(RayError):
-    pass
-
-
 class FakeRay:
     """The part of Ray's API that the package uses.
 
-    An actor dies whenever it runs a method for whose name `is_lost` returns True. `asked_for` has
-    the options of each actor, `inits` the keyword arguments of each call of `init`, and `resources`
-    what an actor sees as its own.
+    `asked_for` has the options of each actor, `inits` the keyword arguments of each call of `init`,
+    and `resources` what an actor sees as its own.
     """
 
     def __init__(
         self,
         resources: Mapping[str, float] = MappingProxyType({"CPU": 8.0}),
-        is_lost: Callable[[str], bool] = lambda method: False,
         is_initialized: bool = False,
     ) -> None:
         self.asked_for: list[dict[str, Any]] = []
         self.inits: list[dict[str, Any]] = []
         self.resources = {"CPU": 1.0}
-        self.n_killed = self.n_shutdowns = 0
         self.util = SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7")
         self.exceptions = SimpleNamespace(
             RayError=RayError,
             RayTaskError=RayTaskError,
-            RayActorError=RayActorError,
         )
         self._cluster_resources = dict(resources)
-        self._is_lost = is_lost
         self._is_initialized = is_initialized
         self._drawn = random.Random(1)
 
@@ -66,7 +57,6 @@ class FakeRay:
         self._is_initialized = True
 
     def shutdown(self) -> None:
-        self.n_shutdowns += 1
         self._is_initialized = False
 
     def get_runtime_context(self) -> Any:
@@ -81,7 +71,7 @@ class FakeRay:
         def options(**asked_for: Any) -> Any:
             def made(*arguments: Any) -> _Actor:
                 self.asked_for.append(asked_for)
-                return _Actor(kind(*arguments), self._is_lost)
+                return _Actor(kind(*arguments))
 
             return SimpleNamespace(remote=made)
 
@@ -100,14 +90,10 @@ class FakeRay:
     def get(self, reference: _Reference) -> Any:
         return reference.run()
 
-    def kill(self, actor: _Actor) -> None:
-        self.n_killed += 1
-
 
 class _Actor:
-    def __init__(self, made: Any, is_lost: Callable[[str], bool]) -> None:
+    def __init__(self, made: Any) -> None:
         self._made = made
-        self._is_lost = is_lost
 
     def __getattr__(self, method: str) -> Any:
         return SimpleNamespace(
@@ -115,8 +101,6 @@ class _Actor:
         )
 
     def _run(self, method: str, given: tuple[Any, ...]) -> Any:
-        if self._is_lost(method):
-            raise RayActorError("a long text\nthe actor died")
         try:
             return getattr(self._made, method)(*given)
         except Exception as error:
