@@ -83,6 +83,11 @@ def add_options(parser: argparse._ActionsContainer, options: Mapping[str, str]) 
         parser.add_argument(name, **settings)
 
 
+def given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return the values of options that functions take under the same names."""
+    return {name: getattr(arguments, name) for name in names}
+
+
 def add_tokenization(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
@@ -130,8 +135,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
     """
     if n_slots is None and arguments.batching == "off":
         n_slots = 1  # because the slot of a request affects rounding
-    names = ("device", "rpc", "batching", "kv_unified", "flash_attn")
-    options = {name: getattr(arguments, name) for name in names}
+    options = given(arguments, "device", "rpc", "batching", "kv_unified", "flash_attn")
     settings = {
         "library": arguments.library,
         "n_ctx": arguments.n_ctx or None,

@@ -31,6 +31,7 @@ from .console import (
     UsageError,
     add_model_arguments,
     add_options,
+    given,
     model_options,
     open_model,
     print_json,
@@ -40,6 +41,7 @@ from .console import (
 from .files import check_output
 from .progress import RowProgress
 from .questions import (
+    THINKING,
     add_asking_arguments,
     add_deciding_arguments,
     add_example_arguments,
@@ -195,18 +197,14 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             output,
             keep=None if keep is None else [name for name in keep if name != "-"],
             settings={**described, "prior_of": arguments.prior},
-            allowed_probability=arguments.allowed_probability,
             certified=calibration is not None and calibration.can_certify,
-            top=arguments.top,
             reasoning=bool(arguments.think),
-            min_confidence=arguments.min_confidence,
+            **given(arguments, "allowed_probability", "top", "min_confidence"),
         )
         with _resumable(output, arguments.limit) as progress:
             return job.run_rows(
                 decide_all,
-                limit=arguments.limit,
-                overwrite=arguments.overwrite,
-                retry_errors=arguments.retry_errors,
+                **given(arguments, "limit", "overwrite", "retry_errors"),
                 progress=progress,
                 with_prior=with_prior,
                 resume=resume,
@@ -307,16 +305,11 @@ def _first_input(table: InputTable, column: str) -> Any:
 
 
 def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> dict[str, Any]:
+    names = ("prior", "allowed_probability", "min_probability", "abstain")
     return {
         **read_asking(arguments, arguments.calibration),
         "examples": read_examples_file(arguments, questions),
-        "prior": arguments.prior,
-        "allowed_probability": arguments.allowed_probability,
-        "min_probability": arguments.min_probability,
-        "abstain": arguments.abstain,
-        "think": arguments.think,
-        "think_below": arguments.think_below,
-        "think_share": arguments.think_share,
+        **given(arguments, *names, *THINKING),
     }
 
 

@@ -20,7 +20,7 @@ from ..model import Model
 from ..tables import TableStep
 from ..tables.labels import LabelledRows, label_columns
 from ..terminal import printable, terminal_width, text_table, wrap
-from .console import UsageError, add_model_arguments, add_options, open_model, print_json
+from .console import UsageError, add_model_arguments, add_options, given, open_model, print_json
 from .files import check_output
 from .progress import RowProgress
 from .questions import (
@@ -79,8 +79,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
             questions,
             rows,
             calibration=asked["calibration"],
-            reorder=arguments.reorder,
-            bins=arguments.bins,
+            **given(arguments, "reorder", "bins"),
             **settings,
         )
     summary = {**report.to_json(), "left_out": rows.left_out}
@@ -129,10 +128,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             model,
             questions,
             rows,
-            method=arguments.method,
-            risk=arguments.risk,
-            confidence=arguments.confidence,
-            max_flips=arguments.max_flips,
+            **given(arguments, "method", "risk", "confidence", "max_flips"),
             **settings,
         )
     names = [name for name, _ in named_questions(questions)]

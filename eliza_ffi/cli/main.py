@@ -31,6 +31,7 @@ from .console import (
     add_options,
     add_prompt_arguments,
     add_tokenization,
+    given,
     open_model,
     print_json,
     read_labels,
@@ -290,11 +291,8 @@ def run_choose(arguments: argparse.Namespace) -> int:
             AsyncModel.of(model).choose(
                 question,
                 choices,
-                mode=arguments.mode,
                 temperature=1.0 if arguments.temperature is None else arguments.temperature,
-                probabilities=arguments.probabilities,
-                tokenization=arguments.tokenization,
-                heal_prompt=arguments.heal_prompt,
+                **given(arguments, "mode", "probabilities", "tokenization", "heal_prompt"),
             )
         )
         if arguments.json:
@@ -357,8 +355,7 @@ async def _generate(
 
 def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the sampling settings: the preset's, overridden by the options of the command line."""
-    names = ("temperature", "top_k", "top_p", "repeat_penalty")
-    options = {name: getattr(arguments, name) for name in names}
+    options = given(arguments, "temperature", "top_k", "top_p", "repeat_penalty")
     options = {name: value for name, value in options.items() if value is not None}
     if arguments.preset is None:
         return {"sampling": Sampling(**options)} if options else {}

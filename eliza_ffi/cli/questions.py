@@ -21,7 +21,7 @@ from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows
 from ..tables.rows import check_column, other_delimiter
-from .console import UsageError, add_options
+from .console import UsageError, add_options, given
 from .files import check_utf8, read_bytes, read_text
 
 _FOLLOWING = {"predicate": ("name",), "ask": ("choice", "name"), "score": ("level", "name")}
@@ -81,6 +81,10 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
             "8; 1 with --batching off)",
         },
     )
+
+
+THINKING = ("think", "think_below", "think_share")
+"""Options for reasoning, which are also keyword arguments of `decide`."""
 
 
 def add_deciding_arguments(group: argparse._ActionsContainer) -> None:
@@ -189,10 +193,7 @@ def read_calibration(path: str | Path) -> Calibration:
 def read_asking(arguments: argparse.Namespace, path: str | None = None) -> dict[str, Any]:
     """Return the keyword arguments of `decide` for prompts and scoring; None = not given.
 
-    Parameters
-    ----------
-    path
-        The file of a calibration.
+    `path` is the file of a calibration.
     """
     if arguments.orders is not None and arguments.orders < 1:
         raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")
@@ -200,14 +201,8 @@ def read_asking(arguments: argparse.Namespace, path: str | None = None) -> dict[
         raise UsageError("--n-slots must be 1 or more, got 0")
     calibration = None if path is None else read_calibration(path)
     rule_of(calibration, arguments.scoring)
-    return {
-        "answer_style": arguments.answer_style,
-        "orders": arguments.orders,
-        "prompt_order": arguments.prompt_order,
-        "prompt_format": arguments.prompt_format,
-        "scoring": arguments.scoring,
-        "calibration": calibration,
-    }
+    names = ("answer_style", "orders", "prompt_order", "prompt_format", "scoring")
+    return {**given(arguments, *names), "calibration": calibration}
 
 
 def read_table(arguments: argparse.Namespace) -> InputTable:

@@ -15,6 +15,7 @@ from .console import (
     add_options,
     add_prompt_arguments,
     add_tokenization,
+    given,
     open_model,
     print_json,
     read_labels,
@@ -60,10 +61,8 @@ def run_rank(arguments: argparse.Namespace) -> int:
                 question,
                 labels,
                 arguments.k,
-                separator=arguments.separator,
                 level=arguments.group_level,
-                max_passes=arguments.max_passes,
-                tokenization=arguments.tokenization,
+                **given(arguments, "separator", "max_passes", "tokenization"),
             )
         )
     if arguments.json:

@@ -19,9 +19,10 @@ from ..async_model import AsyncModel
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..hub import HubName, read_name
 from ..serve.settings import QuestionSet, ServeSettings
-from .console import UsageError, add_model_arguments, add_options, open_model
+from .console import UsageError, add_model_arguments, add_options, given, open_model
 from .files import read_text
 from .questions import (
+    THINKING,
     add_asking_arguments,
     add_deciding_arguments,
     read_asking,
@@ -227,19 +228,16 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
     priors, prior_files = _priors(arguments.prior or ())
-    thinking = {name: getattr(arguments, name) for name in ("think", "think_below", "think_share")}
-    asking = {**read_asking(arguments), "prior": priors[0] if priors else None, **thinking}
+    asking = {**read_asking(arguments), "prior": priors[0] if priors else None}
+    asking |= given(arguments, *THINKING)
     try:
         return ServeSettings(
             name=name if arguments.alias is None else arguments.alias,
-            host=arguments.host,
-            port=arguments.port,
+            **given(arguments, "host", "port", "without_key", "deadline"),
             keys=keys,
-            without_key=arguments.without_key,
             cors_origins=tuple(arguments.cors_origin or ()),
             hosts=tuple(arguments.allowed_host or ()),
             n_waiting=arguments.queue,
-            deadline=arguments.deadline,
             logs_requests=arguments.log_requests,
             asking=asking,
             sets=_sets(arguments, asking, prior_files),
@@ -284,7 +282,7 @@ def _sets(
             "--abstain and --min-probability require --questions, --calibration or the FILE of a "
             "--prior"
         )
-    own = {"min_probability": arguments.min_probability, "abstain": arguments.abstain}
+    own = given(arguments, "min_probability", "abstain")
     sets = {}
     for name in names:
         asked = questions[name] if name in questions else learned[name].asked
