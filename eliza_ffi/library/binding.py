@@ -229,7 +229,7 @@ class CffiBinding:
     def set_progress_callback(self, ctx: Any, callback: ProgressCallback | None) -> None:
         """Report the progress of loading and prefill to a function; None turns reporting off.
 
-        An exception in `callback` does not stop the work. It is raised when the work has finished.
+        An exception in `callback` is raised when the work has finished.
         """
         self._set_callback(ctx, "progress", progress_callback(), callback)
 
@@ -298,12 +298,8 @@ class CffiBinding:
     def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
         """Restrict the next token to a set; None removes the restriction.
 
-        Parameters
-        ----------
-        stream
-        mask
-            Shape ((n_vocab + 31) // 32,): token t is allowed if bit ``t % 32`` of word ``t // 32``
-            is set.
+        `mask` has the shape ((n_vocab + 31) // 32,): token t is allowed if bit ``t % 32`` of word
+        ``t // 32`` is set.
         """
         try:
             words = np.ascontiguousarray(() if mask is None else mask, np.uint32)
@@ -375,17 +371,9 @@ class CffiBinding:
         )
 
     def generate(self, stream: CffiStream, max_tokens: int, on_token: TokenCallback) -> None:
-        """Generate, and call `on_token` with each token.
+        """Generate up to `max_tokens` tokens (0 = as configured), and call `on_token` with each.
 
         An exception in `on_token` stops the generation and is raised here.
-
-        Parameters
-        ----------
-        stream
-        max_tokens
-            The most tokens to generate; 0 = no limit other than the configuration's.
-        on_token
-            See :data:`~eliza_ffi.library.protocol.TokenCallback`.
         """
         push = self._functions["llm_stream_generate"]
         check_callable("on_token", on_token)
@@ -599,25 +587,12 @@ class CffiBinding:
         self._start_span(stream, "set_token_trie", "the token trie", raw, len(raw), mode=mode)
 
     def prepare_choices(self, ctx: Any, texts: Sequence[str]) -> PreparedChoices:
-        """Tokenize choices once, for use in any number of spans.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If `texts` is empty, has an empty or repeated string, or has a string that the tokenizer
-            cannot represent exactly.
-        """
+        """Tokenize choices once, for use in any number of spans."""
         prepared = self._prepared(ctx, "prepare_choices", _json_of("texts", texts), len(texts))
         return replace(prepared, texts=texts)
 
     def prepare_token_trie(self, ctx: Any, payload: str | bytes, n: int) -> PreparedChoices:
-        """Parse a payload with `n` leaves once, for use in any number of spans.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the payload is malformed or made for another vocabulary.
-        """
+        """Parse a payload with `n` leaves once, for use in any number of spans."""
         return self._prepared(ctx, "prepare_token_trie", _payload_bytes(payload), n)
 
     def _prepared(self, ctx: Any, name: str, raw: bytes, n: int) -> PreparedChoices:
@@ -746,17 +721,10 @@ class CffiBinding:
     ) -> tuple[EndingScores, ...]:
         """Score the choices after each of several endings of the conversation.
 
-        The endings are decoded together and then removed, so the conversation does not change.
-
-        Parameters
-        ----------
-        stream
-            The stream with the conversation.
-        endings
-            For each ending, its tokens, and the choices that may follow them.
-        joint, allowed_probability
-            Whether to compute these fields of the result. Both need the logits of the whole
-            vocabulary.
+        Each ending is a pair of its tokens and the choices that may follow them. All are decoded
+        together and then removed, so the conversation does not change. `joint` and
+        `allowed_probability` say whether to compute these fields of the result, which need the
+        logits of the whole vocabulary.
         """
         check_flag("joint", joint)
         check_flag("allowed_probability", allowed_probability)
@@ -809,12 +777,7 @@ class CffiBinding:
 
         Parameters
         ----------
-        stream
-            The stream with the conversation.
-        choices
-            The choices.
-        k
-            How many to return.
+        stream, choices, k
         after
             Tokens that follow the conversation, before the choices.
         groups
@@ -922,17 +885,9 @@ class CffiBinding:
     ) -> list[int]:
         """Tokenize a string.
 
-        Parameters
-        ----------
-        ctx
-            The context.
-        text
-            The string.
-        add_special
-            Whether to add the tokens that the model requires at the beginning and the end, such as
-            BOS.
-        parse_special
-            Whether to read the name of a special token in `text` as that token.
+        `add_special` says whether to add the tokens that the model requires at the beginning and
+        the end, such as BOS; `parse_special`, whether to read the name of a special token in `text`
+        as that token.
         """
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
         for name, flag in (("add_special", add_special), ("parse_special", parse_special)):

@@ -42,18 +42,9 @@ ANY_TURN: AbstractContextManager[None] = nullcontext()
 
 
 def token_array(tokens: Tokens, name: str = "tokens") -> NDArray[np.int32]:
-    """Return token ids, or other numbers, as a contiguous array of shape ``[n]``.
+    """Return whole numbers from 0 to 2**31 - 1, such as token ids, as an array of shape ``[n]``.
 
-    Parameters
-    ----------
-    tokens
-    name
-        The name of the argument, for error messages.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `tokens` is not a flat sequence, or an item is not a whole number from 0 to 2**31 - 1.
+    `name` is the argument's name, for errors.
     """
     try:
         wide = np.asarray(tokens)
@@ -247,14 +238,7 @@ def config_struct(config: StreamConfig) -> tuple[Any, list[Any]]:
 
 
 def c_string(text: str, what: str) -> bytes:
-    """Encode a string for C, without the final NUL, which cffi adds.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the string contains a NUL, which C would read as its end, or cannot be encoded. The
-        message begins with `what`.
-    """
+    """Encode a string for C, without the final NUL, which cffi adds; errors begin with `what`."""
     try:
         raw = check_text(what, text).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -29,26 +29,11 @@ from .protocol import StreamConfig
 
 
 class Dialect:
-    """How to call this project's library, which rejects closed handles and concurrent calls.
+    """How to call this project's library, which rejects closed handles and concurrent calls."""
 
-    Parameters
-    ----------
-    library
-        The loaded library.
-
-    Attributes
-    ----------
-    no_limit : int
-        The ``max_tokens`` that means "no limit" to ``generate``.
-    reports_rejected_tries : bool
-        Whether ``set_token_trie`` returns a status.
-    checks_contexts : bool
-        Whether :meth:`check` has an effect.
-    """
-
-    no_limit = 0
-    reports_rejected_tries = True
-    checks_contexts = False
+    no_limit = 0  # the ``max_tokens`` that means "no limit" to ``generate``
+    reports_rejected_tries = True  # whether ``set_token_trie`` returns a status
+    checks_contexts = False  # whether `check` has an effect
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -60,17 +45,11 @@ class Dialect:
         """Raise InvalidArgumentError for a destroyed context if the library does not check that."""
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
-        """Return a function that frees a context. Calling it again does nothing."""
+        """Return a function that frees a context, and does nothing when it is called again."""
         return partial(self.library.lib.eliza_inference_destroy, ctx)
 
     def config(self, config: StreamConfig, context_size: int) -> tuple[Any, Any]:
-        """Return a pointer to the C struct, and the objects that own the memory it uses.
-
-        Raises
-        ------
-        NotSupportedError
-            If the library's version does not support a setting.
-        """
+        """Return a pointer to the C struct, and the objects that own the memory it uses."""
         return config_struct(config)
 
     def new_stream(self, ctx: Any) -> CffiStream:
@@ -154,15 +133,7 @@ def dialect_of(library: Library) -> Dialect:
 
 
 class UncheckedStream(CffiStream):
-    """A stream of an older library, which rejects concurrent calls and calls on a closed stream.
-
-    Parameters
-    ----------
-    ctx
-        The context.
-    library
-        The library that opens the stream.
-    """
+    """A stream of an older library, which rejects concurrent calls and calls on a closed stream."""
 
     __slots__ = ("_caller", "_decoder", "_library", "_lock")
 
@@ -182,14 +153,7 @@ class UncheckedStream(CffiStream):
 
     @contextmanager
     def turn(self, doing: str) -> Iterator[None]:
-        """Reserve the stream for one call.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the stream is closed, or another call is running on it. A stream's callback runs
-            inside a call, so it cannot call its own stream.
-        """
+        """Reserve the stream for one call. Its callbacks run inside a call, so cannot call it."""
         if not self._lock.acquire(blocking=False):
             raise InvalidArgumentError(f"cannot {doing}: another call is running on this stream")
         try:
@@ -202,13 +166,7 @@ class UncheckedStream(CffiStream):
             self._lock.release()
 
     def close(self) -> None:
-        """Free the handle. A call that runs on another thread is cancelled and waited for.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If called from the stream's own callback.
-        """
+        """Free the handle. A call that runs on another thread is cancelled and waited for."""
         if self._caller == threading.get_ident():
             raise InvalidArgumentError("cannot close a stream from inside its own callback")
         if self._lock.locked() and self.pointer:

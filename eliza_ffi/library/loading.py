@@ -223,8 +223,8 @@ def _candidates() -> Iterable[Path]:
 def _loaded(path: Path, _identity: tuple[int, int]) -> Any:
     """Return cffi's object for a library file.
 
-    The cache returns the same object until the file changes. cffi keeps data about each function of
-    a loaded library until the process ends, so loading a file twice would use memory twice.
+    Cached until the file changes, because cffi keeps data about each function of a loaded library
+    until the process ends.
     """
     ffi, _ = header_ffi()
     try:

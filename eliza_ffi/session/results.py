@@ -184,17 +184,7 @@ def choice_of(
     result: RunResult,
     seconds: float,
 ) -> ChoiceResult[Any]:
-    """Return the result of a run of a :func:`choice_request`, which took `seconds` seconds.
-
-    Raises
-    ------
-    ContextFullError
-        If the context was full before the label ended.
-    InvalidArgumentError
-        If the request has no labels, or `max_tokens` ended the generation inside a label.
-    NativeFaultError
-        If the generated text is not one of the labels.
-    """
+    """Return the result of a run of a :func:`choice_request`, which took `seconds` seconds."""
     if args.constraint is None:
         raise InvalidArgumentError("the request has no labels, so its result is not a choice")
     # Check the finish reason first, because a truncated label may be equal to a shorter label.

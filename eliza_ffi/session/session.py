@@ -62,30 +62,8 @@ DECISIONS_ON_CPU = 2
 class Session:
     """A context of the library. It is open until it is closed or garbage-collected.
 
-    Parameters
-    ----------
-    path, library, n_gpu_layers, progress
-        As :class:`~eliza_ffi.model.Model`.
-    settings
-        Options of the context by name. Options that are None keep their defaults.
-
-    Attributes
-    ----------
-    path : str
-        The path of the model file or bundle.
-    binding : CffiBinding
-        The functions of the library.
-    n_gpu_layers : int
-    model_id : str
-        The model's name in token-tree payloads; empty if the option is not set.
-    choices : ChoiceCache
-        The tokens of recent label sets.
-    turns : Turns
-        The queue for the context's slots.
-    scheduler : Scheduler
-        Runs the requests.
-    workers, helpers : Threads
-        Threads for event loops: `workers` run requests, `helpers` prepare them.
+    The parameters are those of :class:`~eliza_ffi.model.Model`; `settings` are options of the
+    context by name, and those that are None keep their defaults.
     """
 
     def __init__(
@@ -109,9 +87,10 @@ class Session:
         self.path = find_model(given, progress)
         self.binding = CffiBinding(library)
         self.n_gpu_layers = n_gpu_layers
+        # For event loops: `workers` run requests, `helpers` prepare them.
         self.workers = Threads(MOST_SLOTS, "eliza-ffi-request")
         self.helpers = Threads(N_HELPERS, "eliza-ffi-prepare")
-        self.model_id = str(settings.get("model_id") or "")
+        self.model_id = str(settings.get("model_id") or "")  # the name in token-tree payloads
         self._chat: ChatTokenizer | None = None
         self._call_formats: dict[str, CallFormat] = {}
         self._guidance: Guidance | None = None
@@ -207,13 +186,7 @@ class Session:
 
     @lazy_property
     def hidden_shape(self) -> tuple[int, int]:
-        """The model's number of layers, and of values in a hidden state.
-
-        Raises
-        ------
-        NotSupportedError
-            If the library cannot return hidden states.
-        """
+        """The model's number of layers, and of values in a hidden state."""
         if not self.binding.supports("llm_stream_hidden_states"):
             raise NotSupportedError(
                 "this library cannot return hidden states: it has no "
@@ -266,13 +239,7 @@ class Session:
 
     @property
     def ctx(self) -> Any:
-        """The library's context.
-
-        Raises
-        ------
-        ElizaError
-            If the model is closed, or was opened before this process was forked.
-        """
+        """The library's context; raises an error in a fork, or if the model is closed."""
         if not self._finalizer.alive:
             raise ElizaError(f"the model {self.path} is closed")
         if os.getpid() != self._process:
@@ -314,15 +281,7 @@ class Session:
         return facts
 
     def chat(self) -> ChatTokenizer:
-        """Return the tokenizer of conversations.
-
-        Raises
-        ------
-        ChatTemplateError
-            If the model has no chat template.
-        NotSupportedError
-            If the library does not report the template.
-        """
+        """Return the tokenizer of conversations, if the model has a chat template."""
         context = self.ctx
         if self._chat is None:
             # Bind the library's functions, not methods of this session; see the constructor.
@@ -348,13 +307,7 @@ class Session:
         return self._vocabulary()
 
     def guidance(self) -> Guidance:
-        """Return the interface to llguidance, prepared for the model's vocabulary.
-
-        Raises
-        ------
-        NotSupportedError
-            If the library does not support token masks.
-        """
+        """Return the interface to llguidance, prepared for the model's vocabulary."""
         _ = self.ctx
         if not self.binding.supports("set_forced_tokens"):
             raise NotSupportedError(f"{self.binding.library.path} does not support token masks")

@@ -39,13 +39,6 @@ class Threads:
 
     If a task is cancelled while its call runs on a thread, the task ends only after the call has
     returned. So no call outlives its task.
-
-    Parameters
-    ----------
-    n_threads
-        Maximum number of calls that run at the same time. Further calls wait for a thread.
-    name
-        The beginning of the threads' names.
     """
 
     def __init__(self, n_threads: int, name: str) -> None:
