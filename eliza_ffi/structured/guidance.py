@@ -92,7 +92,8 @@ class GuidanceSource:
         if numbers is None:
             return mask
         if self._unscanned:
-            self._scan()
+            numbers.push(bytes(self._unscanned))
+            self._unscanned.clear()
         return numbers.restricted(mask) if numbers.end else mask
 
     def accept(self, token: int) -> None:
@@ -116,12 +117,6 @@ class GuidanceSource:
                 self.accept(token)
         elif self._numbers is not None:
             self._unscanned += b"".join(map(self._vocabulary.texts.__getitem__, tokens))
-
-    def _scan(self) -> None:
-        """Let the digit limit read all of the text."""
-        if self._numbers is not None and self._unscanned:
-            self._numbers.push(bytes(self._unscanned))
-            self._unscanned.clear()
 
     def _failure(self) -> ElizaError:
         said, _, state = self._matcher.get_error().partition("<state>")
@@ -149,7 +144,6 @@ class GuidanceSource:
 
     def _closing_token(self) -> int:
         mask = self.mask()
-        self._scan()
         in_string = self._numbers is not None and self._numbers.in_string
         for text in CLOSING_IN_STRING if in_string else CLOSING:
             token = self._vocabulary.token_of.get(text)
@@ -372,12 +366,13 @@ class _Wrapped:
         self.special_token_ids = list(vocabulary.control)
         self.eos_token_id = vocabulary.ends[0]
         self.bos_token_id = None
-        self._speller = vocabulary.speller
+        # Fixed text of schemas, which comes in every answer.
+        self._tokenize = functools.lru_cache(maxsize=256)(vocabulary.speller.tokenize)
 
     def __call__(self, text: str) -> list[int]:
         if not isinstance(text, str):
             raise TypeError("expected a str")  # llguidance tries bytes first, then str
         try:
-            return self._speller.tokenize(text)
+            return self._tokenize(text)
         except ElizaError:
             return []  # the model was closed meanwhile, which ends the generation anyway
