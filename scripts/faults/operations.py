@@ -16,10 +16,10 @@ from eliza_ffi.choices import ChoiceResult
 from eliza_ffi.decisions import Choice as Question
 from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.model import Model
 from eliza_ffi.session.run import open_stream
 
 GRAMMAR = 'root ::= ("yes" | "no") [a-z ,]{0,9} "."'
+REPEATED = "one two one two one two one"
 N_SLOTS = 2
 
 
@@ -37,16 +37,8 @@ def _shown(choice: ChoiceResult[Any]) -> list[Any]:
     return [choice.value, round(choice.probability, 4)]
 
 
-def _open(stage: Stage) -> Model:
-    return stage.model
-
-
 def _use(stage: Stage) -> None:
     stage.model.choose(OTHER_PROMPT, ACTIONS)
-
-
-def _load(stage: Stage) -> str:
-    return stage.model.path
 
 
 def _reload(stage: Stage) -> None:
@@ -56,17 +48,9 @@ def _reload(stage: Stage) -> None:
     model.binding.load(model.session.ctx)
 
 
-def _choose(stage: Stage) -> Any:
-    return _shown(stage.model.choose(PROMPT, ACTIONS))
-
-
 def _choose_best(stage: Stage) -> Any:
     choice = stage.model.choose(PROMPT, ACTIONS, mode="best", probabilities=True)
     return [_shown(choice), [round(value, 4) for value in (choice.probabilities or {}).values()]]
-
-
-def _choose_text(stage: Stage) -> Any:
-    return _shown(stage.model.choose(PROMPT, ACTIONS, tokenization="any", heal_prompt=True))
 
 
 def _choose_prepared(stage: Stage) -> Any:
@@ -89,26 +73,17 @@ def _decide(stage: Stage) -> Any:
     return [[round(p, 3) for p in answer.distribution] for answer in decision.values()]
 
 
-def _generate(stage: Stage) -> Any:
-    return stage.model.generate(CHAT, 8).text
-
-
-def _generate_sampled(stage: Stage) -> Any:
-    return stage.model.generate(
-        CHAT,
-        8,
-        sampling=Sampling(
-            temperature=0.8,
-            top_k=20,
-            min_p=0.05,
-            seed=3,
-            typical_p=0.9,
-            repeat_penalty=1.1,
-            dry_multiplier=0.5,
-            xtc_probability=0.1,
-            top_n_sigma=2.0,
-        ),
-    ).text
+SAMPLING = Sampling(
+    temperature=0.8,
+    top_k=20,
+    min_p=0.05,
+    seed=3,
+    typical_p=0.9,
+    repeat_penalty=1.1,
+    dry_multiplier=0.5,
+    xtc_probability=0.1,
+    top_n_sigma=2.0,
+)
 
 
 def _generate_masked(stage: Stage) -> Any:
@@ -124,16 +99,6 @@ def _generate_masked(stage: Stage) -> Any:
             binding.set_token_mask(stream, mask)
             tokens += binding.next(stream).tokens
     return tokens
-
-
-def _generate_grammar(stage: Stage) -> Any:
-    return stage.model.generate(CHAT, 8, shape=Gbnf(GRAMMAR)).text
-
-
-def _generate_guessing(stage: Stage) -> Any:
-    return stage.model.generate(
-        "one two one two one two one", 8, speculation=Speculation(max_tokens=4)
-    ).text
 
 
 def _generate_logprobs(stage: Stage) -> Any:
@@ -156,21 +121,9 @@ def _fill(stage: Stage) -> Any:
     return stage.model.fill(PROMPT, skeleton, max_tokens=24, on_limit="close").text
 
 
-def _embed(stage: Stage) -> Any:
-    return [round(float(value), 3) for value in stage.model.embed("hello there")[:4]]
-
-
-def _end_of_turn(stage: Stage) -> Any:
-    return round(stage.model.end_of_turn("<|im_start|>user\nhow are", "<|im_end|>").probability, 4)
-
-
 def _tokens(stage: Stage) -> Any:
     tokens = stage.model.tokenize("Many words, 12 of them. " * 20, add_special=True)
     return [tokens, stage.model.detokenize(tokens)]
-
-
-def _describe(stage: Stage) -> Any:
-    return sorted(stage.model.describe())
 
 
 def _set_options(stage: Stage) -> None:
@@ -189,46 +142,51 @@ def _slot_file(stage: Stage) -> Path:
     return stage.folder / "prompt.slot"
 
 
-def _save(stage: Stage) -> Any:
-    return stage.model.save_prompt_cache(_slot_file(stage), PROMPT)
-
-
 def _have_saved(stage: Stage) -> None:
     stage.model.save_prompt_cache(_slot_file(stage), OTHER_PROMPT)
 
 
-def _restore(stage: Stage) -> Any:
-    return stage.model.load_prompt_cache(_slot_file(stage))
-
-
-def _close(stage: Stage) -> None:
-    stage.close()
-
-
+OF_OPENED: dict[str, Callable[[Stage], Any]] = {
+    "load again": _reload,
+    "describe": lambda stage: sorted(stage.model.describe()),
+    "tokenize": _tokens,
+    "set options": _set_options,
+    "choose the first time": lambda stage: _shown(stage.model.choose(PROMPT, ACTIONS)),
+}
+OF_USED: dict[str, Callable[[Stage], Any]] = {
+    "choose": lambda stage: _shown(stage.model.choose(PROMPT, ACTIONS)),
+    "choose with mode best": _choose_best,
+    "choose with any tokenization": lambda stage: _shown(
+        stage.model.choose(PROMPT, ACTIONS, tokenization="any", heal_prompt=True)
+    ),
+    "choose from prepared labels": _choose_prepared,
+    "choose for many prompts": _choose_together,
+    "decide": _decide,
+    "generate": lambda stage: stage.model.generate(CHAT, 8).text,
+    "generate with sampling": lambda stage: stage.model.generate(CHAT, 8, sampling=SAMPLING).text,
+    "generate with masks": _generate_masked,
+    "generate with a grammar": lambda stage: (
+        stage.model.generate(CHAT, 8, shape=Gbnf(GRAMMAR)).text
+    ),
+    "generate with speculation": lambda stage: (
+        stage.model.generate(REPEATED, 8, speculation=Speculation(max_tokens=4)).text
+    ),
+    "generate with logprobs": _generate_logprobs,
+    "fill": _fill,
+    "embed": lambda stage: [round(float(x), 3) for x in stage.model.embed("hello there")[:4]],
+    "end of turn": lambda stage: round(
+        stage.model.end_of_turn("<|im_start|>user\nhow are", "<|im_end|>").probability, 4
+    ),
+}
+OF_SAVED: dict[str, Callable[[Stage], Any]] = {
+    "save": lambda stage: stage.model.save_prompt_cache(_slot_file(stage), PROMPT),
+    "restore": lambda stage: stage.model.load_prompt_cache(_slot_file(stage)),
+}
 OPERATIONS = (
-    Operation("load", _load, lambda _: None),
-    Operation("load again", _reload, _open),
-    Operation("describe", _describe, _open),
-    Operation("tokenize", _tokens, _open),
-    Operation("set options", _set_options, _open),
-    Operation("choose the first time", _choose, _open),
-    Operation("choose", _choose, _use),
-    Operation("choose with mode best", _choose_best, _use),
-    Operation("choose with any tokenization", _choose_text, _use),
-    Operation("choose from prepared labels", _choose_prepared, _use),
-    Operation("choose for many prompts", _choose_together, _use),
-    Operation("decide", _decide, _use),
-    Operation("generate", _generate, _use),
-    Operation("generate with sampling", _generate_sampled, _use),
-    Operation("generate with masks", _generate_masked, _use),
-    Operation("generate with a grammar", _generate_grammar, _use),
-    Operation("generate with speculation", _generate_guessing, _use),
-    Operation("generate with logprobs", _generate_logprobs, _use),
-    Operation("fill", _fill, _use),
-    Operation("embed", _embed, _use),
-    Operation("end of turn", _end_of_turn, _use),
-    Operation("save", _save, _have_saved),
-    Operation("restore", _restore, _have_saved),
-    Operation("close", _close, _use),
+    Operation("load", lambda stage: stage.model.path, lambda _: None),
+    *(Operation(name, run, lambda stage: stage.model) for name, run in OF_OPENED.items()),
+    *(Operation(name, run, _use) for name, run in OF_USED.items()),
+    *(Operation(name, run, _have_saved) for name, run in OF_SAVED.items()),
+    Operation("close", Stage.close, _use),
 )
 """In the order in which a program would run them."""
