@@ -97,7 +97,3 @@ def test_missing_probabilities_are_an_error() -> None:
     for ask in (ChoiceResult.ranked, lambda made: made.confidence):
         with pytest.raises(InvalidArgumentError, match="call choose\\(\\) with probabilities=True"):
             ask(choice(None))
-
-
-def test_repr_shows_the_probability() -> None:
-    assert repr(choice(None)) == "ChoiceResult('a', probability 0.5)"

@@ -64,13 +64,6 @@ def test_the_library_and_python_tokenize_labels_alike(
                 assert model.choose("x", [text]).tokens == tokens[text], (vocab, text)
 
 
-def test_invalid_labels_are_named_in_the_error(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="no labels were given"):
-        tiny_model.prepare_labels([])
-    with pytest.raises(InvalidArgumentError, match="labels\\[1\\]"):
-        tiny_model.prepare_labels(["a", "a"])
-
-
 def test_labels_prepared_by_another_model_are_rejected(
     tiny_model: Model, library: Library, random_model_path: Callable[..., Path]
 ) -> None:
@@ -111,14 +104,6 @@ def test_a_set_larger_than_the_cache_is_cached_alone() -> None:
     kept = cache.tokens_of(large)
     assert cache.tokens_of(large) is kept
     assert cache.tokens_of(string_choices(["a"])) is not small
-
-
-def test_the_asynchronous_model_prepares_labels_too(tiny_model: Model) -> None:
-    async def ask() -> str:
-        face = AsyncModel.of(tiny_model)
-        return (await face.choose(PROMPT, await face.prepare_labels(["STOP", "REPLY"]))).value
-
-    assert asyncio.run(ask()) == tiny_model.choose(PROMPT, ["STOP", "REPLY"]).value
 
 
 def test_prepared_labels_do_not_keep_the_model_alive(library: Library) -> None:

@@ -185,13 +185,6 @@ def test_a_leaf_name_above_the_maximum_buffer_size_raises(
         binding.token_trie_leaf(stream)
 
 
-def test_a_cleared_trie_is_not_active(binding: CffiBinding, stream: Any) -> None:
-    binding.set_token_trie(stream, leaf_payload(("A", [300, 301])), 0)
-    binding.clear_token_trie(stream)
-    assert not binding.stats(stream).trie_active
-    assert binding.stats(stream).spans == 1
-
-
 def test_calls_on_closed_handles_raise_instead_of_crashing(
     binding: CffiBinding, random_model_path: Callable[..., Path]
 ) -> None:
@@ -288,15 +281,6 @@ def test_words_in_a_path_do_not_affect_the_error_class(
             binding.restore_slot(stream, str(tmp_path / words))
         binding.close(stream)
         binding.destroy(ctx)
-
-
-def test_a_fault_of_a_stream_is_not_reported_as_a_full_context(
-    binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = cffi_values.CffiStream(stream.ctx)
-    for each in (stream, closed):
-        error = binding._stream_error(each, -4, "generate")
-        assert type(error) is NativeFaultError
 
 
 def test_errors_are_subclasses_of_standard_exceptions() -> None:

@@ -17,7 +17,6 @@ from older_fake import (
     FAIL,
     GENERATE,
     PLAIN,
-    REFUSE,
     STREAM,
     TEXT,
     TRIE,
@@ -93,11 +92,6 @@ def test_all_tokens_and_their_text_can_be_read(read: Any, session: Session) -> N
     assert read(session) == (list(BYTES), TEXT)
 
 
-def test_a_finished_stream_stays_finished(session: Session) -> None:
-    session.pull_all()
-    assert session.binding.next(session.stream).done
-
-
 def test_pulls_resume_after_pushed_tokens(session: Session) -> None:
     assert session.generate(6) == (list(BYTES[:6]), TEXT[:4])
     assert session.pull_all()[0] == list(BYTES[6:])
@@ -127,13 +121,6 @@ def test_a_failure_of_generate_has_the_librarys_message(fake: Fake) -> None:
     session = Session(fake, FAIL)
     with pytest.raises(NativeFaultError, match="cannot generate: the disk is on fire"):
         session.generate()
-
-
-def test_a_stream_can_be_prefilled_after_a_rejected_prefill(session: Session) -> None:
-    with pytest.raises(InvalidArgumentError, match="token 2 is not for prompts"):
-        session.binding.prefill(session.stream, [REFUSE])
-    session.binding.prefill(session.stream, [PLAIN])
-    assert session.pull_all()[1] == TEXT
 
 
 # ---- cancel ------------------------------------------------------------------------------------

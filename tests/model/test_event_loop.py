@@ -169,7 +169,7 @@ def test_slow_functions_do_not_run_on_the_event_loop(
 
     for owner, each in HEAVY:
         watch(owner, each)
-    for each in ("prefill", "fill", "next", "embed", "eot_score", "score_endings", "tokenize"):
+    for each in "choose embed eot_score fill next prefill score_endings tokenize".split():
         watch(model.binding, each)
     model.session.choices.clear()
 
