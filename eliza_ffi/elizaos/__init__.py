@@ -6,9 +6,9 @@ from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePa
 from ..structured.sampler_plan import SpanOverride, SpanSamplerPlan
 from ..structured.skeleton import Skeleton
 from .actions import Action, Parameter
-from .adapter import fill_args, generate_args, plan, runner_of
+from .adapter import generate_args, plan, runner_of
 from .aosp import AospStreamingLlmBinding
-from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs, Usage
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
 from .planning import ActionSkeleton, ParametersSkeleton
 from .rtkt import encode_descriptor, encode_rtkt
 from .runner import FfiStreamingRunner
@@ -20,7 +20,6 @@ __all__ = [
     "FfiStreamingGenerateArgs",
     "FfiStreamingResult",
     "FfiStreamingRunner",
-    "FillArgs",
     "Parameter",
     "ParametersSkeleton",
     "Skeleton",
@@ -32,7 +31,6 @@ __all__ = [
     "Usage",
     "encode_descriptor",
     "encode_rtkt",
-    "fill_args",
     "generate_args",
     "plan",
     "runner_of",

@@ -9,10 +9,10 @@ from typing import Any
 from ..checks import check_kind
 from ..model import Model
 from ..session.options import AnyPrompt
-from ..session.requests import fill_request, generate_request
+from ..session.requests import generate_request
 from ..structured.fill_result import FilledSpan, FillResult
 from .actions import Action
-from .arguments import FfiStreamingGenerateArgs, FillArgs
+from .arguments import FfiStreamingGenerateArgs
 from .planning import ActionSkeleton
 from .runner import FfiStreamingRunner
 
@@ -38,17 +38,6 @@ def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStream
     token_tree = {name: settings.pop(name) for name in TOKEN_TREE_FIELDS & settings.keys()}
     request = generate_request(model.session, prompt, method="generate_args", **settings)
     return replace(FfiStreamingGenerateArgs.of(request), **token_tree)
-
-
-def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -> FillArgs:
-    """Return the runner's arguments for a skeleton.
-
-    `prompt`, `skeleton` and `settings` are as in
-    :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
-    """
-    check_kind("model", model, Model, "a Model")
-    request = fill_request(model.session, prompt, skeleton, method="fill_args", **settings)
-    return FillArgs.of(request)
 
 
 def plan(

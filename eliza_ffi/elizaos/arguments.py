@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -31,14 +31,11 @@ from ..sampling.params import Sampling
 from ..session.requests import (
     REQUEST_FIELDS,
     Constraint,
-    Fillable,
-    FillRequest,
     GenerationRequest,
     TextChoices,
 )
 from ..session.results import RunResult
 from ..structured.masks import Masks
-from ..structured.sampler_plan import SpanSamplerPlan
 
 CONSTRAINTS = ("masks", "token_tree_payload", "prepared_choices", "text_choices")
 
@@ -246,32 +243,3 @@ class FfiStreamingResult:
             each.name: getattr(result, each.name) for each in fields(cls) if each.name != "usage"
         }
         return cls(usage=usage, **same)
-
-
-@dataclass(frozen=True, eq=False)
-class FillArgs:
-    """The arguments for filling a skeleton, as in :meth:`Model.fill <eliza_ffi.Model.fill>`."""
-
-    skeleton: Fillable
-    generation: FfiStreamingGenerateArgs
-    sampler_plan: SpanSamplerPlan | None = field(default_factory=SpanSamplerPlan)
-    max_tokens: int = 1024
-    on_limit: str = "error"
-    logprobs: bool = False
-    heal_prompt: bool = False
-
-    def __post_init__(self) -> None:
-        expected = "an FfiStreamingGenerateArgs"
-        check_kind("generation", self.generation, FfiStreamingGenerateArgs, expected)
-        self.to_request()  # checks the other fields
-
-    @classmethod
-    def of(cls, request: FillRequest) -> FillArgs:
-        """Convert a request of this package to elizaOS's arguments."""
-        same = {each.name: getattr(request, each.name) for each in fields(cls)}
-        return cls(**{**same, "generation": FfiStreamingGenerateArgs.of(request.generation)})
-
-    def to_request(self) -> FillRequest:
-        """Convert these arguments to a request of this package."""
-        same = {each.name: getattr(self, each.name) for each in fields(self)}
-        return FillRequest(**{**same, "generation": self.generation.to_request()})

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from ..checks import check_kind
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
-from ..session.filling import Filling, check_fills
 from ..session.generation import Generation, check_request
 from ..session.results import RunResult
 from ..session.run import Run
 from ..session.scheduler import Scheduler
 from ..session.threads import MOST_SLOTS, Threads, tell
 from ..session.turns import Turns
-from ..structured.fill_result import FilledSpan, FillResult
-from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, FillArgs
-
-T = TypeVar("T")
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult
 
 logger = logging.getLogger("eliza_ffi")
 
@@ -66,19 +62,8 @@ class FfiStreamingRunner:
         check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
         request = args.to_request()
         check_request(self.binding, request)
-        return self._run_of(
-            lambda run: Generation(run, request, self._warn_once).steps(), args.slot_id
-        )
-
-    def filling(self, args: FillArgs) -> Run[FilledSpan | FillResult]:
-        """Return a run that fills a skeleton and has not started; the last step is its result."""
-        check_kind("args", args, FillArgs, "a FillArgs")
-        check_fills(self.binding)
-        request = args.to_request()
-        return self._run_of(lambda run: Filling(run, request).steps(), args.generation.slot_id)
-
-    def _run_of(self, steps: Callable[[Run[T]], Generator[T, None, None]], slot_id: int) -> Run[T]:
-        return Run(self, steps, slot_id=slot_id)
+        steps = lambda run: Generation(run, request, self._warn_once).steps()  # noqa: E731
+        return Run(self, steps, slot_id=args.slot_id)
 
     def _warn_once(self, reason: str) -> None:
         if not self._has_warned:
@@ -131,20 +116,6 @@ class FfiStreamingRunner:
             As :meth:`generate_with_usage`.
         """
         return self._drive(self.generation(args), args, with_result=True)
-
-    def fill_stream(self, args: FillArgs) -> AsyncGenerator[FilledSpan | FillResult, None]:
-        """Yield each span of a skeleton when it is filled, then the result.
-
-        Raises
-        ------
-        FillError
-            If the library fails on a span. The error's `partial` is the answer written until then.
-        NotSupportedError
-            If the library cannot fill skeletons.
-        ElizaError
-            If the library fails before the first span.
-        """
-        return self._scheduler.steps_async(self.filling(args), None)
 
     async def _drive(
         self, run: Run[Any], args: FfiStreamingGenerateArgs, *, with_result: bool

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from eliza_ffi import AsyncModel, Model, Prompt
 from eliza_ffi.chat import PromptTokenizer
-from eliza_ffi.elizaos import ActionSkeleton, fill_args, generate_args
+from eliza_ffi.elizaos import ActionSkeleton, generate_args
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
@@ -167,7 +167,6 @@ def test_a_prompt_is_accepted_wherever_a_string_is(tiny_model: Model, tmp_path: 
             [c.value for c in model.choose_many([prompt, "x"], choices)],
             [f.text for f in model.fill_many([prompt, "x"], skeleton)],
             list(generate_args(model, prompt).prompt_tokens),
-            list(fill_args(model, prompt, skeleton).generation.prompt_tokens),
         ]
 
     assert blocking(prompt) == blocking(text)

@@ -225,7 +225,6 @@ def of_model(model: Model) -> Iterator[Subject]:
         yield of(face.load_prompt_cache, path="saved")
     given: dict[str, Any] = {"model": model, "prompt": "a"}
     yield of(elizaos.generate_args, **given)
-    yield of(elizaos.fill_args, skeleton=SKELETON, **given)
     yield of(elizaos.plan, actions=[{"name": "GO"}, {"name": "STAY"}], **given)
     yield of(elizaos.runner_of, model=model)
     call = model.call_tool(CONVERSATION, TOOLS, "required")
@@ -400,19 +399,14 @@ def of_texts(model: Model) -> Iterator[Subject]:
 
 
 def of_runner(model: Model) -> Iterator[Subject]:
-    skeleton = structured.Skeleton((structured.SkeletonSpan("boolean", "is_so"),))
     args = elizaos.FfiStreamingGenerateArgs([1, 2], max_tokens=1)
-    fill_args = elizaos.FillArgs(skeleton, args)
     yield of(elizaos.FfiStreamingGenerateArgs, prompt_tokens=[1])
-    yield of(elizaos.FillArgs, skeleton=skeleton, generation=args)
     yield of(session.CacheOptions)
     yield of(session.Speculation)
     runner = runner_of(model)
     yield of(runner.generation, args=args)
-    yield of(runner.filling, args=fill_args)
     yield of(runner.generate_with_usage, args=args)
     yield of(runner.generate_stream, args=args)
-    yield of(runner.fill_stream, args=fill_args)
     yield of(runner.whole_stream, args=args)
 
 
@@ -555,7 +549,7 @@ LEFT_OUT = {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
         *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled"),
         "decisions.QuestionCalibration.sets_of",
-        *("elizaos.FfiStreamingRunner", "elizaos.FillArgs.of"),
+        "elizaos.FfiStreamingRunner",
         "elizaos.FfiStreamingGenerateArgs.of",
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.AsyncTextStream"),
         "session.TextStream",

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from automata_walks import Dfa, shortest_completion
 from recording_binding import ALL, RecordingBinding
 
-from eliza_ffi.elizaos import (
-    FfiStreamingGenerateArgs,
-    FfiStreamingRunner,
-    FillArgs,
-)
 from eliza_ffi.errors import (
     ContextFullError,
     FillError,
@@ -26,7 +20,9 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library.protocol import SpanResult
-from eliza_ffi.session.requests import Fillable
+from eliza_ffi.session.filling import Filling
+from eliza_ffi.session.requests import Fillable, FillRequest, GenerationRequest
+from eliza_ffi.session.run import Run
 from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
 
@@ -92,17 +88,20 @@ SKELETON = Skeleton.from_dict(
 ORDER = ["open", "prefill", "fill", "fill", "fill", "stats", "close"]
 
 
-def run(binding: FillingBinding, args: FillArgs) -> list[FilledSpan | FillResult]:
-    async def gather() -> list[FilledSpan | FillResult]:
-        return [step async for step in FfiStreamingRunner(binding, "ctx").fill_stream(args)]
+def filling(binding: FillingBinding, request: FillRequest) -> Run[FilledSpan | FillResult]:
+    """Return the run that fills a skeleton."""
+    opened: Any = SimpleNamespace(binding=binding, ctx="ctx")
+    return Run(opened, lambda run: Filling(run, request).steps())
 
-    return asyncio.run(gather())
+
+def run(binding: FillingBinding, request: FillRequest) -> list[FilledSpan | FillResult]:
+    return list(filling(binding, request).steps())
 
 
-def args_of(skeleton: Fillable, **more: Any) -> FillArgs:
+def args_of(skeleton: Fillable, **more: Any) -> FillRequest:
     sampling = {name: more.pop(name) for name in ("temperature", "top_k", "top_p") if name in more}
-    generation = FfiStreamingGenerateArgs(prompt_tokens=[7, 8], **sampling)
-    return FillArgs(skeleton, generation, **more)
+    generation = GenerationRequest(prompt_tokens=[7, 8], **sampling)
+    return FillRequest(skeleton, generation, **more)
 
 
 def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult:
@@ -291,23 +290,16 @@ def test_a_rule_that_does_not_end_raises() -> None:
 
 def test_stopping_early_closes_the_stream() -> None:
     binding = FillingBinding()
-
-    async def walk_away() -> None:
-        async with aclosing(
-            FfiStreamingRunner(binding, "ctx").fill_stream(args_of(SKELETON))
-        ) as steps:
-            async for step in steps:
-                assert isinstance(step, FilledSpan)
-                break
-
-    asyncio.run(walk_away())
+    steps = filling(binding, args_of(SKELETON)).steps()
+    assert isinstance(next(steps), FilledSpan)
+    steps.close()
     assert binding.calls[-1] == "close"
 
 
 def test_a_cancel_before_the_start_opens_no_stream() -> None:
     binding = FillingBinding()
-    filling = FfiStreamingRunner(binding, "ctx").filling(args_of(SKELETON))
-    filling.cancel()
+    run = filling(binding, args_of(SKELETON))
+    run.cancel()
     with pytest.raises(GenerationCancelledError):
-        next(filling.steps())
+        next(run.steps())
     assert binding.calls == []
