@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from eliza_ffi.cli.questions import read_question_file
 from eliza_ffi.model import Model
 from eliza_ffi.serve.server import listen, serve
-from eliza_ffi.serve.settings import ServeSettings
+from eliza_ffi.serve.settings import QuestionSet, ServeSettings
 
 
 class ServerProcess:
@@ -60,6 +61,7 @@ def running_server(
     n_ctx: int = 0,
     n_threads: int = 0,
     kv_unified: str = "on",  # the model's option ``kv_unified``
+    questions: Path | None = None,  # a file of questions, which requests name like the file
 ) -> Iterator[ServerProcess]:
     """Run a server in a process of its own."""
     command = [sys.executable, "-m", "bench.serving.process", "--batching", batching]
@@ -67,6 +69,7 @@ def running_server(
     command += ["--threads", str(n_threads), "--kv-unified", kv_unified]
     command += [] if n_slots is None else ["--slots", str(n_slots)]
     command += [] if model is None else ["--model", model]
+    command += [] if questions is None else ["--questions", str(questions)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield ServerProcess(process)
@@ -84,8 +87,15 @@ def main() -> int:
     parser.add_argument("--ctx", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--kv-unified", default="on")
+    parser.add_argument("--questions", type=Path)
     given = parser.parse_args()
-    settings = ServeSettings("measured", port=0, n_waiting=given.queue, deadline=given.deadline)
+    sets = {}
+    if given.questions is not None:
+        name = given.questions.stem
+        sets[name] = QuestionSet(name, read_question_file(given.questions), {})
+    settings = ServeSettings(
+        "measured", port=0, n_waiting=given.queue, deadline=given.deadline, sets=sets
+    )
     options = {"batching": given.batching, "kv_unified": given.kv_unified}
     with (
         listen(settings) as listening,
