@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from ..checks import (
     FieldChecks,
-    check_each,
     check_fields,
-    check_flag,
     check_kind,
     check_text,
 )
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
 from ..library.protocol import (
-    PreparedChoices,
     StreamConfig,
     StreamStats,
     Tokens,
@@ -32,12 +29,9 @@ from ..session.requests import (
     REQUEST_FIELDS,
     Constraint,
     GenerationRequest,
-    TextChoices,
 )
 from ..session.results import RunResult
 from ..structured.masks import Masks
-
-CONSTRAINTS = ("masks", "token_tree_payload", "prepared_choices", "text_choices")
 
 RENAMED = {
     "choice_mode": "token_tree_mode",
@@ -50,7 +44,7 @@ RENAMED = {
 NAMES = {
     each.name: RENAMED.get(each.name, each.name)
     for each in fields(GenerationRequest)
-    if each.name not in ("constraint", "lead", "reasoning")
+    if each.name not in ("constraint", "heal_prompt", "lead", "reasoning")
 }
 """The elizaOS names of a request's fields. A constraint has a field for each of its kinds there.
 Tokens of payloads have no lead, and elizaOS separates reasoning itself."""
@@ -65,12 +59,6 @@ FIELDS: FieldChecks = {
         partial(check_kind, kind=TokenTreePayload, expected="a TokenTreePayload or None"),
     ),
     "token_tree_path": (NONE, check_text),
-    "prepared_choices": (
-        NONE,
-        partial(check_kind, kind=PreparedChoices, expected="a PreparedChoices or None"),
-    ),
-    "text_choices": (NONE, partial(check_each, kind=str, expected="a string")),
-    "heal_prompt": (bool, check_flag),
 }
 """The checks of the fields below, for :func:`~eliza_ffi.checks.check_fields`."""
 
@@ -79,7 +67,7 @@ FIELDS: FieldChecks = {
 class FfiStreamingGenerateArgs:
     """The arguments of one generation.
 
-    `token_tree_payload`, `prepared_choices`, `text_choices` and `masks` exclude each other.
+    `masks` exclude a payload and a grammar.
 
     Attributes
     ----------
@@ -97,15 +85,8 @@ class FfiStreamingGenerateArgs:
         :data:`~eliza_ffi.library.STOP_AT_LEAF` to end the generation after the choice.
     token_tree_path : str or None
         Use only the payload's descriptors with this path; None = all.
-    prepared_choices : PreparedChoices or None
-        Choices that the library has prepared.
-    text_choices : tuple of str or None
-        Choices as strings, which may be written with any tokens that spell them.
-    heal_prompt : bool
-        With `text_choices`: the prompt's last token may be replaced by a longer token that extends
-        into the choice.
     masks : Masks or None
-        An object that computes the allowed tokens before each token. Excludes a grammar.
+        An object that computes the allowed tokens before each token.
     score_leaves : bool
         Compute the probability of every choice before choosing.
     on_trie_error : {"raise", "grammar"}
@@ -136,9 +117,6 @@ class FfiStreamingGenerateArgs:
     token_tree_payload: TokenTreePayload | None = None
     token_tree_mode: int = 0
     token_tree_path: str | None = None
-    prepared_choices: PreparedChoices | None = None
-    text_choices: tuple[str, ...] | None = None
-    heal_prompt: bool = False
     masks: Masks | None = None
     score_leaves: bool = False
     stop: tuple[str, ...] = ()
@@ -148,12 +126,9 @@ class FfiStreamingGenerateArgs:
 
     def __post_init__(self) -> None:
         check_fields(self, FIELDS)
-        set_ones = [name for name in CONSTRAINTS if getattr(self, name) is not None]
-        if self.gbnf_grammar is not None and self.masks is not None:
-            set_ones.append("gbnf_grammar")
-        if len(set_ones) > 1:
-            listed = ", ".join(set_ones)
-            raise InvalidArgumentError(f"expected at most one constraint, got {listed}")
+        for name in ("token_tree_payload", "gbnf_grammar"):
+            if self.masks is not None and getattr(self, name) is not None:
+                raise InvalidArgumentError(f"expected at most one constraint, got masks, {name}")
         self._request_for(None)  # checks the other fields
 
     @classmethod
@@ -163,8 +138,6 @@ class FfiStreamingGenerateArgs:
         return cls(
             **{name: getattr(request, ours) for ours, name in NAMES.items()},
             token_tree_payload=constraint if isinstance(constraint, TokenTreePayload) else None,
-            prepared_choices=constraint if isinstance(constraint, PreparedChoices) else None,
-            text_choices=constraint.texts if isinstance(constraint, TextChoices) else None,
             masks=request.masks,
         )
 
@@ -183,8 +156,7 @@ class FfiStreamingGenerateArgs:
         payload = self.token_tree_payload
         if payload is not None and self.token_tree_path is not None:
             payload = payload.select(self.token_tree_path)
-        texts = None if self.text_choices is None else TextChoices(self.text_choices)
-        return self._request_for(payload or self.prepared_choices or texts or self.masks)
+        return self._request_for(payload or self.masks)
 
     def _request_for(self, constraint: Constraint | None) -> GenerationRequest:
         same = {ours: getattr(self, name) for ours, name in NAMES.items()}

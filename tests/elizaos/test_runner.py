@@ -26,6 +26,7 @@ from eliza_ffi.errors import (
     TokenTrieError,
 )
 from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig, StreamStep
+from eliza_ffi.session.tool_calls import Beginning
 
 PAYLOAD = TokenTreePayload(
     "m",
@@ -523,6 +524,8 @@ def test_a_rejected_payload_raises_or_falls_back_to_the_grammar(
 
 
 def test_errors_name_the_wrong_argument() -> None:
+    with pytest.raises(InvalidArgumentError, match="one constraint, got masks, token_tree_payload"):
+        args_with(masks=Beginning(1))
     with pytest.raises(InvalidArgumentError, match="on_trie_error must be one of raise, grammar"):
         args_with(on_trie_error="ignore")
     with pytest.raises(InvalidArgumentError, match="max_tokens must be 0 or more, got -1"):

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.main import main
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -120,13 +118,6 @@ def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
     choice = tiny_model.choose(prompt, ["IL"], tokenization="any", heal_prompt=True)
     assert choice.text == "IL"
     assert choice.value == "IL"
-
-
-def test_a_payload_and_texts_exclude_each_other() -> None:
-    with pytest.raises(InvalidArgumentError, match="expected at most one constraint"):
-        FfiStreamingGenerateArgs(
-            [1], token_tree_payload=TokenTreePayload("", ()), text_choices=("a",)
-        )
 
 
 def test_an_older_library_rejects_any_tokenization(
