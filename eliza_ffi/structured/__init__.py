@@ -6,42 +6,31 @@ its token masks (:mod:`guidance`, :mod:`masks`), and :mod:`validation` checks th
 
 from __future__ import annotations
 
-from .fill_result import AnswerWriter, FilledSpan, FillResult
-from .guidance import Guidance, GuidanceMasks, GuidanceSource
-from .json_reader import JsonReader
+from .fill_result import FilledSpan, FillResult
 from .masks import Masks, MaskSource
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
-from .shape import Gbnf, Lark, Regex, Shape, is_shape, shape_of
+from .shape import Gbnf, Lark, Regex
 from .shaped_result import PartialField, StructuredResult
 from .skeleton import Skeleton
 from .spans import KINDS, Scalar, SkeletonSpan
-from .token_texts import TokenSpeller, TokenTexts
+from .token_texts import TokenTexts
 
 __all__ = [
     "KINDS",
-    "AnswerWriter",
     "FillResult",
     "FilledSpan",
     "Gbnf",
-    "Guidance",
-    "GuidanceMasks",
-    "GuidanceSource",
-    "JsonReader",
     "Lark",
     "MaskSource",
     "Masks",
     "PartialField",
     "Regex",
     "Scalar",
-    "Shape",
     "Skeleton",
     "SkeletonSpan",
     "SpanOverride",
     "SpanSamplerPlan",
     "SpanSampling",
     "StructuredResult",
-    "TokenSpeller",
     "TokenTexts",
-    "is_shape",
-    "shape_of",
 ]

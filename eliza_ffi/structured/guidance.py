@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_callable, check_each, check_kind, check_several, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFaultError, NotSupportedError
 from .limits import checked_schema, checked_text
 from .number_limit import MOST_DIGITS, NumberLimit, NumberTokens
@@ -98,12 +97,7 @@ class GuidanceSource:
 
     def accept(self, token: int) -> None:
         """Append a token to the text."""
-        try:
-            is_expected = self._matcher.consume_token(token)
-        except (OverflowError, TypeError):  # checked only on failure: this runs for every token
-            check_whole("token", token, 0)
-            raise
-        if not is_expected:
+        if not self._matcher.consume_token(token):
             if self._matcher.is_error():
                 raise self._failure()
             raise NativeFaultError(f"llguidance rejected token {token}")
@@ -186,9 +180,8 @@ class GuidanceMasks:
 
         None if no ending was found in about 256 tokens.
         """
-        source, tokens = self.start(), tuple(check_several("tokens", tokens, "token ids"))
-        for token in tokens:
-            source.accept(token)
+        source = self.start()
+        source.accept_all(tokens)
         ending = source.ending()
         if ending is None:
             return None
@@ -201,7 +194,6 @@ class Guidance:
     """Compiles constraints with llguidance for one model's vocabulary. Thread-safe."""
 
     def __init__(self, vocabulary: Callable[[], TokenTexts]) -> None:
-        check_callable("vocabulary", vocabulary)
         self._read_vocabulary = vocabulary
         self._tokenizer: Any = None
         self._number_tokens: NumberTokens | None = None
@@ -253,10 +245,7 @@ class Guidance:
         values have at most `most_digits` digits. `plan` has the choices in the text, if it is JSON.
         Raise InvalidArgumentError if llguidance rejects the grammar.
         """
-        after = tuple(map(str.encode, check_each("json_after", json_after, str, "a string")))
-        check_whole("most_digits", most_digits, 1)
-        if plan is not None:
-            check_kind("plan", plan, SchemaPlan, "a SchemaPlan or None")
+        after = tuple([text.encode() for text in json_after])
         limit = (most_digits, after) if after else None
         return self._masks(_LARK, checked_text(_LARK, grammar), limit, plan=plan)
 

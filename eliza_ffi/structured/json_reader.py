@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from ..checks import check_text
 from ..errors import InvalidArgumentError
 from .json_text import JsonScanner, read_json
 
@@ -58,7 +57,6 @@ class JsonReader:
         InvalidArgumentError
             If the text cannot be JSON.
         """
-        check_text("text", text)
         self._text, self._at = self._text[self._at :] + text, 0
         while self._at < len(self._text):
             char = self._text[self._at]

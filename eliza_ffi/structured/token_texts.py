@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .._lazy import lazy_property
-from ..checks import check_callable, check_each, check_kind, check_several, check_text, check_whole
 from ..errors import ElizaError
 
 
@@ -20,7 +19,7 @@ class TokenSpeller:
     """
 
     def __init__(self, tokenize: Callable[[str], list[int]]) -> None:
-        self._tokenize = check_callable("tokenize", tokenize)
+        self._tokenize = tokenize
         self._lock = threading.Lock()
         self._is_closed = False
         self._anchor: list[int] | None = None
@@ -32,7 +31,6 @@ class TokenSpeller:
 
     def tokenize(self, text: str) -> list[int]:
         """Return the tokens of `text` as a continuation of preceding text."""
-        check_text("text", text)
         if self._anchor is None:
             self._anchor = self._read("\n")
         return continued_tokens(self._read, text, self._anchor)
@@ -80,22 +78,13 @@ class TokenTexts:
 
         Tokens with empty bytes become control tokens. `eos` is the name of the model's EOS token.
         """
-        check_kind("speller", speller, TokenSpeller, "a TokenSpeller")
-        named = list(check_each("texts", texts, bytes, "bytes"))
-        tokens = range(len(named))
-        known = {
-            name: [
-                check_whole(name, token, 0, len(named) - 1)
-                for token in check_several(name, each, "a list of tokens")
-            ]
-            for name, each in (("control", control), ("ends", ends))
-        }
-        unused = [token for token in tokens if not named[token]]
+        named = list(texts)
+        unused = [token for token, text in enumerate(named) if not text]
         for token in unused:  # never allowed in an answer, but other libraries require a name
             named[token] = b"<unused %d>" % token
-        name = check_text("eos", eos).encode("utf-8", "surrogatepass")
-        first = sorted(known["ends"], key=lambda token: named[token] != name)
-        return cls(tuple(named), tuple(sorted({*known["control"], *unused})), tuple(first), speller)
+        name = eos.encode("utf-8", "surrogatepass")
+        first = sorted(ends, key=lambda token: named[token] != name)
+        return cls(tuple(named), tuple(sorted({*control, *unused})), tuple(first), speller)
 
     @lazy_property
     def token_of(self) -> dict[bytes, int]:

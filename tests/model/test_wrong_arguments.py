@@ -338,36 +338,6 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(structured.Regex, pattern="a")
     yield of(structured.Gbnf, grammar='root ::= "a"')
     yield of(structured.Lark, grammar='start: "a"')
-    yield of(structured.is_shape, shape={"type": "string"})
-    yield of(structured.shape_of, shape={"type": "string"})
-    yield of(
-        structured.JsonReader.push,
-        lambda **given: list(structured.JsonReader().push(**given)),
-        text="1",
-    )
-    guidance, vocabulary = model.session.guidance(), model.vocabulary()
-    letters = guidance.regex("a+")
-    yield of(structured.Guidance, vocabulary=model.vocabulary)
-    yield of(guidance.json_schema, schema={"type": "string"})
-    yield of(guidance.regex, pattern="a")
-    yield of(guidance.lark, grammar='start: "a"')
-    yield of(letters.close, tokens=model.tokenize("a"))
-    (letter,) = model.tokenize("a")
-    yield of(
-        structured.GuidanceSource.accept,
-        lambda **given: letters.start().accept(**given),
-        token=letter,
-    )
-    yield of(structured.TokenSpeller, tokenize=anything)
-    yield of(vocabulary.speller.tokenize, text="a")
-    yield of(
-        structured.TokenTexts.of,
-        texts=[b"a", b"</s>"],
-        control=[1],
-        ends=[1],
-        eos="</s>",
-        speller=vocabulary.speller,
-    )
 
 
 def of_texts(model: Model) -> Iterator[Subject]:
@@ -538,10 +508,10 @@ LEFT_OUT = {
         *("decisions.QuestionReport", "decisions.ScoreAnswer", "decisions.ShownOption"),
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
-        *("library.VerifierEvent", "structured.GuidanceMasks", "structured.GuidanceSource"),
+        "library.VerifierEvent",
         *("structured.TokenTexts", "session.GenerationResult"),
         *("elizaos.FfiStreamingResult", "elizaos.Usage", "structured.PartialField"),
-        *("structured.Shape", "structured.StructuredResult", "structured.FillResult"),
+        *("structured.StructuredResult", "structured.FillResult"),
         *("structured.FilledSpan", "session.TextAnswer", "session.TokenLogprob"),
         *("session.ToolCall", "session.ToolCalls"),
     },
@@ -555,12 +525,9 @@ LEFT_OUT = {
         "session.TextStream",
         *(
             "structured.StructuredResult.of",
-            "structured.Guidance.schema_text",
-            "structured.GuidanceSource.accept_all",
+            "structured.TokenTexts.of",
             "structured.TokenTexts.starting_with",
         ),
-        *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
-        "structured.AnswerWriter.write_value",
     },
     "takes seconds": {"decisions.DecisionReport.save_plots"},
     "called for every token, so a check would be slow": {

@@ -29,7 +29,8 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling
-from eliza_ffi.structured import FilledSpan, Lark, PartialField, Regex, StructuredResult, shape_of
+from eliza_ffi.structured import FilledSpan, Lark, PartialField, Regex, StructuredResult
+from eliza_ffi.structured.shape import shape_of
 
 pydantic = pytest.importorskip("pydantic", reason="the extra schema is not installed")
 

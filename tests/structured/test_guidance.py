@@ -16,8 +16,8 @@ from token_bytes import TokenBytes
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import NativeFaultError
 from eliza_ffi.model import Model
-from eliza_ffi.structured import Guidance
 from eliza_ffi.structured import guidance as guidance_module
+from eliza_ffi.structured.guidance import Guidance
 
 SCHEMA = {
     "type": "object",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.structured import JsonReader
+from eliza_ffi.structured.json_reader import JsonReader
 
 VALUES = st.recursive(
     st.none()

@@ -14,7 +14,8 @@ import pytest
 from eliza_ffi.library.protocol import StreamStep
 from eliza_ffi.session.reading import Reading
 from eliza_ffi.session.results import RunResult
-from eliza_ffi.structured import PartialField, StructuredResult, shape_of
+from eliza_ffi.structured import PartialField, StructuredResult
+from eliza_ffi.structured.shape import shape_of
 
 
 class Item(pydantic.BaseModel):

@@ -25,10 +25,11 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling.params import MAX_SEED, Sampling
 from eliza_ffi.session.requests import GenerationRequest, _sampled
-from eliza_ffi.structured import Lark, Regex, shape_of
+from eliza_ffi.structured import Lark, Regex
 from eliza_ffi.structured import schema as schema_module
 from eliza_ffi.structured.patterns import SplitPattern, split_pattern
 from eliza_ffi.structured.schema import schema_grammar
+from eliza_ffi.structured.shape import shape_of
 from eliza_ffi.structured.validation import schema_validator
 
 STRING = {"type": "string"}

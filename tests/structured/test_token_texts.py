@@ -11,7 +11,7 @@ from token_bytes import TokenBytes
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.structured import TokenSpeller, TokenTexts
+from eliza_ffi.structured.token_texts import TokenSpeller, TokenTexts
 
 
 @pytest.mark.slow

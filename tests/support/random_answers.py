@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from eliza_ffi.errors import NativeFaultError
-from eliza_ffi.structured import GuidanceMasks
+from eliza_ffi.structured.guidance import GuidanceMasks
 
 
 def random_answer(
