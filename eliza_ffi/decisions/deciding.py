@@ -384,7 +384,8 @@ def _key(
 ) -> tuple[Hashable, ...] | None:
     """Return what a plan depends on; None if it depends on files, or cannot be compared."""
     depends_on_file = isinstance(given.get("calibration"), str | os.PathLike)
-    is_plain = given.get("prior") in (None, "auto", "options", "none")
+    prior = given.get("prior")
+    is_plain = prior is None or (isinstance(prior, str) and prior in ("auto", "options", "none"))
     if depends_on_file or not is_plain or given.get("examples") is not None:
         return None
     if decision_model_of(session) is not None:  # it also depends on the sources of the questions

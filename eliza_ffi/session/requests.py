@@ -39,7 +39,7 @@ from ..choices.label_set import LabelSet
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..library.abi import PREFIX
-from ..library.binding import token_array
+from ..library.cffi_values import CONFIG_CHECKS, token_array
 from ..library.protocol import (
     STOP_AT_LEAF,
     TRIE_ARGMAX,
@@ -98,23 +98,16 @@ def _check_constraint(name: str, value: Any) -> Constraint:
     return masks
 
 
+USUAL: dict[Any, type[Any]] = {
+    check_whole: int,
+    check_text: NONE,
+    check_flag: bool,
+    check_number: float,
+}
+
 REQUEST_FIELDS: FieldChecks = {
-    **dict.fromkeys(
-        (
-            *("max_tokens", "top_k", "slot_id", "draft_min", "draft_max", "n_gpu_layers"),
-            "choice_mode",
-        ),
-        (int, check_whole),
-    ),
-    **dict.fromkeys(
-        (
-            *("gbnf_grammar", "prompt_cache_key", "mtp_drafter_path"),
-            *("cache_type_k", "cache_type_v"),
-        ),
-        (NONE, check_text),
-    ),
-    "disable_thinking": (bool, check_flag),
-    **dict.fromkeys(("temperature", "top_p", "repeat_penalty"), (float, check_number)),
+    **{name: (USUAL[check], check) for name, check in CONFIG_CHECKS.items()},
+    "choice_mode": (int, check_whole),
     "sampling": (
         NONE,
         partial(check_kind, kind=Sampling, expected="a Sampling or None"),

@@ -130,7 +130,10 @@ HEAVY: list[tuple[Any, str]] = [
     (shape_module, "_of_schema"),
     (shape_module, "schema_validator"),
 ]
-"""Slow Python functions. The test adds the calls of the library."""
+"""Slow Python functions."""
+
+NATIVE = ("choose", "embed", "eot_score", "fill", "next", "prefill", "score_endings", "tokenize")
+"""Slow calls of the library."""
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +172,7 @@ def test_slow_functions_do_not_run_on_the_event_loop(
 
     for owner, each in HEAVY:
         watch(owner, each)
-    for each in "choose embed eot_score fill next prefill score_endings tokenize".split():
+    for each in NATIVE:
         watch(model.binding, each)
     model.session.choices.clear()
 

@@ -96,8 +96,8 @@ def test_a_string_is_not_a_list_of_prompts(
 
 def test_a_conversation_is_not_a_list_of_prompts(face: Face) -> None:
     assert said(lambda: face.choose_many(CONVERSATION, ["a", "b"])) == (
-        "prompt must be a string, a Prompt, token ids or a list of messages, got a dict; "
-        "a conversation is a list of messages"
+        "prompts[0]: prompt must be a string, a Prompt, token ids or a list of messages, got a "
+        "dict; a conversation is a list of messages"
     )
 
 
@@ -397,7 +397,7 @@ def test_a_label_longer_than_the_context_is_named(library: Library) -> None:
             (lambda: model.rank("x", labels, 1), ContextFullError),
             (lambda: model.decide("x", question, prompt=write), ContextFullError),
         ):
-            text = said(call, kind)
+            text = said(call, kind).removeprefix("prompts[0]: ")
             assert text.startswith(f"the label 'too long too long {'too long ' * 4}"[:60])
             assert f"has {n} tokens" in text
             assert text.endswith("which do not fit the context of 256 tokens")

@@ -126,7 +126,7 @@ def test_an_older_library_rejects_any_tokenization(
     with Model(tiny_model.path, library=older_engine) as older:
         with pytest.raises(NotSupportedError, match="has no token-trie sampler"):
             older.choose("Hi! ", ["a", "b"], tokenization="any")
-        with pytest.raises(NotSupportedError, match="cannot rank labels with"):
+        with pytest.raises(NotSupportedError, match="it has no llm_stream_rank"):
             older.rank("Hi! ", ["a", "b"], tokenization="any")
 
 
