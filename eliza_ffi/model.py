@@ -54,9 +54,8 @@ from .session.session import Session
 from .session.task import Task
 from .session.text_stream import TextStream
 from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
-from .structured.fill_result import FilledSpan, FillResult
+from .structured.fill_result import FilledSpan, FillResult, PartialField, StructuredResult
 from .structured.shape import Lark, Regex
-from .structured.shaped_result import PartialField, StructuredResult
 from .structured.token_texts import TokenTexts
 
 if TYPE_CHECKING:

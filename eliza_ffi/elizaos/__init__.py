@@ -6,12 +6,11 @@ from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePa
 from ..structured.sampler_plan import SpanOverride, SpanSamplerPlan
 from ..structured.skeleton import Skeleton
 from .actions import Action, Parameter
-from .adapter import generate_args, plan, runner_of
 from .aosp import AospStreamingLlmBinding
-from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage
-from .planning import ActionSkeleton, ParametersSkeleton
+from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult, Usage, generate_args
+from .planning import ActionSkeleton, ParametersSkeleton, plan
 from .rtkt import encode_descriptor, encode_rtkt
-from .runner import FfiStreamingRunner
+from .runner import FfiStreamingRunner, runner_of
 
 __all__ = [
     "Action",

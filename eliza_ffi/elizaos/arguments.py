@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -24,14 +24,20 @@ from ..library.protocol import (
     Tokens,
     TrieLeaf,
 )
+from ..model import Model
 from ..sampling.params import Sampling
+from ..session.options import AnyPrompt
 from ..session.requests import (
     REQUEST_FIELDS,
     Constraint,
     GenerationRequest,
+    generate_request,
 )
 from ..session.results import RunResult
 from ..structured.masks import Masks
+
+TOKEN_TREE_FIELDS = {"token_tree_payload", "token_tree_mode", "token_tree_path", "on_trie_error"}
+"""Fields of the runner's arguments that are not keywords of :meth:`Model.generate`."""
 
 RENAMED = {
     "choice_mode": "token_tree_mode",
@@ -215,3 +221,17 @@ class FfiStreamingResult:
             each.name: getattr(result, each.name) for each in fields(cls) if each.name != "usage"
         }
         return cls(usage=usage, **same)
+
+
+def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStreamingGenerateArgs:
+    """Return the runner's arguments for a prompt and the model's settings.
+
+    `prompt` and `settings` are as in
+    :meth:`Model.generate <eliza_ffi.model.Model.generate>`. The fields of
+    :class:`FfiStreamingGenerateArgs` for token trees are also allowed: `token_tree_payload`,
+    `token_tree_mode`, `token_tree_path` and `on_trie_error`.
+    """
+    check_kind("model", model, Model, "a Model")
+    token_tree = {name: settings.pop(name) for name in TOKEN_TREE_FIELDS & settings.keys()}
+    request = generate_request(model.session, prompt, method="generate_args", **settings)
+    return replace(FfiStreamingGenerateArgs.of(request), **token_tree)

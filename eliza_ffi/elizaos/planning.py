@@ -10,11 +10,14 @@ written. For optional ones the model decides: it chooses the next key, or the en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..checks import check_several, check_text
+from ..checks import check_kind, check_several, check_text
 from ..errors import InvalidArgumentError
+from ..model import Model
+from ..session.options import AnyPrompt
+from ..structured.fill_result import FilledSpan, FillResult
 from ..structured.json_text import json_text, read_json
 from ..structured.placed_span import PlacedSpan, Script
 from ..structured.spans import SkeletonSpan
@@ -182,3 +185,22 @@ def _matches_parameters(action: Action, opening: str, closing: str, text: str) -
             placed = action.parameters[i].placed(i)
             reached |= {(i + 1, end) for end in placed.ends(text, start)}
     return False
+
+
+def plan(
+    model: Model,
+    prompt: AnyPrompt,
+    actions: Iterable[Action | Mapping[str, Any]],
+    *,
+    on_span: Callable[[FilledSpan], Any] | None = None,
+    timeout: float | None = None,
+    **settings: Any,
+) -> FillResult:
+    """Let the model choose an action and write ``{"action":"NAME","parameters":{...}}``.
+
+    `actions` are :class:`Action` objects, or mappings in elizaOS's JSON format; a malformed action
+    raises InvalidArgumentError. The other arguments and errors are those of
+    :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+    """
+    check_kind("model", model, Model, "a Model")
+    return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, timeout=timeout, **settings)

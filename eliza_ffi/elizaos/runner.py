@@ -11,6 +11,7 @@ from typing import Any, cast
 from ..checks import check_kind
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
+from ..model import Model
 from ..session.generation import Generation, check_request
 from ..session.results import RunResult
 from ..session.run import Run
@@ -129,3 +130,9 @@ class FfiStreamingRunner:
                 if isinstance(step, StreamStep) and step.text:
                     await tell(args.on_text_chunk, step.text)
                 yield step
+
+
+def runner_of(model: Model) -> FfiStreamingRunner:
+    """Return a streaming runner that uses an open model. Closing the model closes the runner."""
+    check_kind("model", model, Model, "a Model")
+    return FfiStreamingRunner(model.binding, model.session.ctx, model.session.scheduler)

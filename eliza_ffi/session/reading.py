@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 from ..checks import check_flag, check_kind
 from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
+from ..structured.fill_result import PartialField, StructuredResult
 from ..structured.json_reader import JsonReader, copied
 from ..structured.partial_json import Growing
 from ..structured.shape import Shape
-from ..structured.shaped_result import PartialField, StructuredResult
 from .results import RunResult
 
 T = TypeVar("T")

@@ -32,9 +32,8 @@ from ..errors import (
 )
 from ..library.binding import EotScore
 from ..library.protocol import STOP_AT_LEAF, PreparedChoices, StreamConfig, StreamStep, Tokens
-from ..structured.fill_result import FilledSpan, FillResult
+from ..structured.fill_result import FilledSpan, FillResult, PartialField, StructuredResult
 from ..structured.shape import is_shape
-from ..structured.shaped_result import PartialField, StructuredResult
 from .filling import Filling, check_fills
 from .generation import Generation, check_request
 from .options import AnyPrompt, CacheOptions, RankSettings

@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from ..structured.fill_result import FilledSpan
-from ..structured.shaped_result import PartialField
+from ..structured.fill_result import FilledSpan, PartialField
 from .run import Run
 from .threads import tell
 

@@ -6,11 +6,10 @@ its token masks (:mod:`guidance`, :mod:`masks`), and :mod:`validation` checks th
 
 from __future__ import annotations
 
-from .fill_result import FilledSpan, FillResult
+from .fill_result import FilledSpan, FillResult, PartialField, StructuredResult
 from .masks import Masks, MaskSource
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
 from .shape import Gbnf, Lark, Regex
-from .shaped_result import PartialField, StructuredResult
 from .skeleton import Skeleton
 from .spans import KINDS, Scalar, SkeletonSpan
 from .token_texts import TokenTexts
