@@ -88,20 +88,8 @@ def run_many(
 ) -> list[Any]:
     """Run a task for each item on threads, and return the results in the order of the items.
 
-    Parameters
-    ----------
-    items
-        Each item is read when a thread is free for it.
-    start
-        Makes the task of an item, on the thread that runs it.
-    at_once
-        Maximum number of tasks that run at the same time.
-    total
-        The number of items, or None if it is unknown.
-    progress
-        Called on this thread with the number of finished tasks and `total`.
-    on_error
-        What to do with the exception of a task.
+    Each item is read when one of `at_once` threads is free for it, and `start` makes its task on
+    that thread. `total` is the number of items, None if it is unknown.
     """
     check_callback("progress", progress)
     results, running = _Results(on_error), _Running(start)

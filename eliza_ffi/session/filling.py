@@ -34,13 +34,7 @@ def check_fills(binding: CffiBinding) -> None:
 
 
 class Filling:
-    """The filling of a skeleton for a request; `run` is the run that it is a part of.
-
-    Raises
-    ------
-    NotSupportedError
-        If the library cannot fill spans.
-    """
+    """The filling of a skeleton for a request; `run` is the run that it is a part of."""
 
     def __init__(self, run: Run[Any], args: FillRequest) -> None:
         check_fills(run.binding)
@@ -55,15 +49,8 @@ class Filling:
     def steps(self) -> Generator[FilledSpan | FillResult, None, None]:
         """Fill the skeleton: yield each span, then the result.
 
-        Raises
-        ------
-        FillError
-            If the library fails on a span, or `max_tokens` is reached. Its attribute `partial` has
-            the partial answer.
-        GenerationCancelledError
-            If the run was cancelled.
-        ElizaError
-            If the stream cannot be opened, or the prompt cannot be prefilled.
+        If the library fails on a span, or `max_tokens` is reached, the FillError has the partial
+        answer.
         """
         begin = time.perf_counter()
         generation = self.args.generation

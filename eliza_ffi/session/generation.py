@@ -43,23 +43,11 @@ def check_request(binding: CffiBinding, request: GenerationRequest) -> None:
 
 
 class Generation:
-    """The generation of text for a request.
+    """The generation of text for the request `args`; `run` is the run that it is a part of.
 
-    Parameters
-    ----------
-    run
-        The run that the generation is a part of.
-    args
-        The request.
-    warn
-        Called at most once, with a reason, if the library has no tries to constrain the labels.
-    at_once
-        Whether a step may have many tokens, so that the whole text needs few calls of the library.
-
-    Notes
-    -----
-    `steps` can be consumed once. Each step blocks while the library works. Successive steps may be
-    pulled from different threads.
+    `warn` is called at most once, with a reason, if the library has no tries to constrain the
+    labels. `at_once` says whether a step may have many tokens, so that the whole text needs few
+    calls of the library. Successive steps may be pulled from different threads.
     """
 
     def __init__(
@@ -71,13 +59,8 @@ class Generation:
         at_once: bool = False,
     ) -> None:
         self._run, self._binding = run, run.binding
-        self._masked: MaskedSteps | None = None
         masks = args.masks
-        if masks is not None:
-            given = args.sampling or args
-            sampling = {name: getattr(given, name) for name in ("temperature", "top_k", "top_p")}
-            limit, heal = args.max_tokens, args.heal_prompt
-            self._masked = MaskedSteps(run.binding, masks, run.check, sampling, limit, heal)
+        self._masked = None if masks is None else MaskedSteps(run, args, masks)
         self.args = args
         self._warn = warn
         supports = run.binding.supports

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContextFullError, InvalidArgumentError
-from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..structured.fill_result import FilledSpan
 from ..structured.guidance import GuidanceMasks, GuidanceSource
 from ..structured.masks import Masks, MaskSource
 from ..structured.schema_plan import PlanReader
+from .requests import GenerationRequest
+from .run import Run
 
 QUICK_MASK = 250e-6
 """Maximum duration, in seconds, of a mask that is computed before the forward pass.
@@ -40,54 +41,26 @@ class ChoiceStep(StreamStep):
 
 
 class MaskedSteps:
-    """The steps of a generation whose tokens are all restricted.
+    """The steps of a request whose tokens are all restricted by `masks`.
 
-    Parameters
-    ----------
-    binding
-    masks
-        If they have a plan, its choices take the most probable label. All other tokens are chosen
-        one by one among the tokens that the masks allow.
-    check
-        Raises an error if the generation was cancelled.
-    sampling
-        The sampling settings of the choices, as members of `CffiBinding.fill`.
-    max_tokens
-        Maximum number of tokens; 0 = no limit.
-    heal_prompt
-        Whether the prompt's last token and the first choice may merge into other tokens.
-
-    Attributes
-    ----------
-    has_ended : bool
-        Whether the text is complete, so that no token may follow.
-    is_cut : bool
-        Whether `max_tokens` ended the text.
-    choices : dict of str to FilledSpan
-        The choices so far, by their path in the plan.
+    If the masks have a plan, its choices take the most probable label. All other tokens are chosen
+    one by one among the tokens that the masks allow.
     """
 
-    def __init__(
-        self,
-        binding: CffiBinding,
-        masks: Masks,
-        check: Callable[[], None],
-        sampling: Mapping[str, float | int],
-        max_tokens: int = 0,
-        heal_prompt: bool = False,
-    ) -> None:
-        self._binding = binding
+    def __init__(self, run: Run[Any], args: GenerationRequest, masks: Masks) -> None:
+        self._binding = run.binding
+        self._check = run.check
         self._masks = masks
-        self._check = check
-        self._sampling = sampling
-        self._max_tokens = max_tokens
-        self._heal_prompt = heal_prompt
+        given = args.sampling or args
+        self._sampling = {n: getattr(given, n) for n in ("temperature", "top_k", "top_p")}
+        self._max_tokens = args.max_tokens
+        self._heal_prompt = args.heal_prompt
         self._plan: PlanReader | None = None
         self._texts: Sequence[bytes] = ()  # of the tokens, if there is a plan
         if isinstance(masks, GuidanceMasks) and masks.plan is not None:
             self._plan = masks.plan.start()
             self._texts = masks.vocabulary.texts
-        if heal_prompt and (self._plan is None or self._plan.choice is None):
+        if args.heal_prompt and (self._plan is None or self._plan.choice is None):
             raise InvalidArgumentError(
                 "heal_prompt=True needs a shape whose answers begin with a choice, such as an enum"
             )
@@ -96,9 +69,9 @@ class MaskedSteps:
         self._follows_label = False
         self._held: StreamStep | None = None  # its last token ends inside the next choice
         self._n_tokens = 0
-        self.has_ended = False
-        self.is_cut = False
-        self.choices: dict[str, FilledSpan] = {}
+        self.has_ended = False  # whether the text is complete, so that no token may follow
+        self.is_cut = False  # whether `max_tokens` ended the text
+        self.choices: dict[str, FilledSpan] = {}  # those so far, by their path in the plan
 
     def steps(self, stream: Any) -> Iterator[StreamStep]:
         """Yield the steps. The last one is `done`."""

@@ -128,13 +128,7 @@ REQUEST_FIELDS: FieldChecks = {
 
 @dataclass(frozen=True, eq=False)
 class GenerationRequest(StreamConfig):
-    """A prompt, the configuration of the stream that continues it, and what to write.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a field has a wrong type or value, or if both masks and a grammar are given.
-    """
+    """A prompt, the configuration of the stream that continues it, and what to write."""
 
     prompt_tokens: Tokens = ()
     # All sampling settings in one object. They replace those of the configuration.
@@ -203,13 +197,7 @@ class Fillable(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FillRequest:
-    """A skeleton to fill, the prompt before it, and the settings.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the plan names a span that the skeleton does not have, or a number is out of range.
-    """
+    """A skeleton to fill, the prompt before it, and the settings."""
 
     skeleton: Fillable
     # The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.

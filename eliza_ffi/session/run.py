@@ -98,13 +98,8 @@ class Run(Generic[Step]):
     ) -> Iterator[Any]:
         """Open a stream that :meth:`cancel` stops, and close it at the end of the ``with`` block.
 
-        Parameters
-        ----------
-        config
-        prompt
-            The tokens to prefill, if any.
-        sampling
-            The JSON of a ``Sampling``, if it has settings that `config` cannot express.
+        `prompt` has the tokens to prefill, if any. `sampling` is the JSON of a ``Sampling``, if it
+        has settings that `config` cannot express.
         """
         self.check()
         binding = self.binding

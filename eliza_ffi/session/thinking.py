@@ -54,17 +54,9 @@ def thinking_first(
 ) -> Run[R]:
     """Return the run of a request that may let the model reason before it answers.
 
-    Parameters
-    ----------
-    session
-    request
-        The request of the answer.
-    n_tokens
-        Maximum number of tokens of the reasoning; 0 = no reasoning.
-    steps_of
-        Returns the steps of a run for a request of the same type as `request`.
-    sampling
-        How to sample the reasoning; None = take the most probable tokens.
+    The reasoning has at most `n_tokens` tokens (0 = no reasoning), which are the most probable ones
+    unless `sampling` says otherwise. `steps_of` returns the steps of a run for a request of the
+    same type as `request`.
     """
     generation = generation_in(request)
     slot = {"slot_id": generation.slot_id}

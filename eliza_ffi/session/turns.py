@@ -30,20 +30,10 @@ def check_timeout(timeout: Any) -> float | None:
 
 
 class Turns:
-    """A queue that lets a limited number of callers run at the same time.
+    """A queue that lets at most `n` callers run at the same time.
 
-    Parameters
-    ----------
-    n
-        Maximum number of callers that run at the same time.
-    timeout
-        Seconds, for callers without a time limit of their own. Such a caller gives up if no turn
-        begins or ends for this long. As long as the queue moves, the caller keeps waiting.
-
-    Attributes
-    ----------
-    n_moves : int
-        How many turns have begun, plus how many have ended.
+    A caller without a time limit of its own gives up if no turn begins or ends for `timeout`
+    seconds. As long as the queue moves, the caller keeps waiting.
     """
 
     def __init__(self, n: int, timeout: float) -> None:
@@ -58,7 +48,7 @@ class Turns:
         self._waiting: defaultdict[int | None, deque[Turn]] = defaultdict(deque)
         self._moves_of_slot: Counter[int] = Counter()
         self._numbers = itertools.count()
-        self.n_moves = 0
+        self.n_moves = 0  # how many turns have begun, plus how many have ended
         self._n_left = 0
         self._lock = threading.RLock()
 
@@ -87,13 +77,6 @@ class Turns:
             An earlier turn of this caller that failed, because its slot was in use by a caller that
             had named no slot. The new turn takes over its place in the queue, and begins when
             another caller has ended.
-
-        Raises
-        ------
-        BusyError
-            If the caller did not get a turn in time.
-        InvalidArgumentError
-            If this thread holds the slot itself, and so would wait for ever.
         """
         timeout = check_timeout(timeout)
         turn = Turn(next(self._numbers), at_most, slot_id, threading.get_ident())
