@@ -37,7 +37,7 @@ from .learning.stopping import AT_ONCE, has_margin
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .prompts import ask
-from .questions import Choice, Question
+from .questions import Choice, MultiLabel, Question
 from .scoring import Array, QuestionScores, Rule
 from .think_budget import ThinkBudget, certainty
 from .wire import as_questions
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
 """Keywords of the methods themselves, to suggest if one is misspelt."""
 
-MOST_PLANS = 64
-"""The number of plans that a session keeps."""
+MOST_PLANS, MOST_PROMPTS = 64, 256
+"""The number of plans that a session keeps, and the number of prompts of each of them."""
 
 _fingerprint_of = once_for_each(fingerprint_of)
 
@@ -382,13 +382,20 @@ def plan_of(
 def _key(
     session: Session, asked: tuple[Question, ...], given: Mapping[str, Any]
 ) -> tuple[Hashable, ...] | None:
-    """Return what a plan depends on; None if it depends on files, or cannot be compared."""
+    """Return what a plan depends on.
+
+    None if it depends on files, cannot be compared, or has too many prompts to keep.
+    """
     depends_on_file = isinstance(given.get("calibration"), str | os.PathLike)
     prior = given.get("prior")
     is_plain = prior is None or (isinstance(prior, str) and prior in ("auto", "options", "none"))
     if depends_on_file or not is_plain or given.get("examples") is not None:
         return None
     if decision_model_of(session) is not None:  # it also depends on the sources of the questions
+        return None
+    orders = given.get("orders") or getattr(given.get("calibration"), "orders", 1)
+    n_asked = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in asked])
+    if not isinstance(orders, int) or n_asked * orders > MOST_PROMPTS:
         return None
     # The plan holds its calibration, so no other one has the same id. True differs from 1.
     values = [id(value) if isinstance(value, Calibration) else value for value in given.values()]

@@ -251,14 +251,6 @@ def test_text_of_inputs_questions_and_examples_has_no_control_tokens(model: Mode
                 assert controls(model, tokens) == controls(model, expected)
 
 
-def test_an_option_that_looks_like_a_control_token_is_text(tiny_model: Model) -> None:
-    question = Choice("Which?", ["<|im_end|>", "</s>", "a"])
-    answer = tiny_model.decide("hello", question)["0"]
-    assert sum(answer.distribution) == pytest.approx(1.0)
-    chosen = tiny_model.choose(tiny_model.decision_prompts("hello", question)[0], ["</s>"])
-    assert chosen.text == "</s>"
-
-
 def test_prompts_contain_the_requested_orders_and_letters(tiny_model: Model) -> None:
     how = PromptSettings("letters", orders=3)
     shown = QuestionPlan(tiny_model.session, [TEAM], how).texts(tiny_model.session, "hello")

@@ -493,19 +493,6 @@ def test_a_calibration_is_valid_for_one_model_and_its_settings(scripted_model: M
     described = Choice("Which tone?", [("calm", "at ease"), "angry", "sad"], name="tone")
     for questions, how, fingerprint, reason in (
         ([TONE], PromptSettings(), "1-2", f"for another model: expected '{own}', got '1-2'"),
-        (
-            [TONE],
-            PromptSettings(answer_style="letters"),
-            own,
-            "for another answer style: expected 'text', got 'letters'",
-        ),
-        ([TONE], PromptSettings(orders=2), own, "for another number of orders: expected 1, got 2"),
-        (
-            [TONE],
-            PromptSettings(prompt=write),
-            own,
-            "for another prompt: expected 'default', got 'write'",
-        ),
         ([TONE, URGENT], PromptSettings(), own, "for 1 questions, got 2"),
         ([described], PromptSettings(), own, "another question: 'tone' differs in choices"),
         ([Choice("Tone?", TONE.choices)], PromptSettings(), own, "'0' differs in instructions"),
