@@ -14,6 +14,7 @@ LONGEST_INTEGER = 4000
 """The length up to which an integer is read as an ``int``. Longer integers are read as floats,
 because Python's ``int`` rejects more than 4,300 digits. JavaScript reads all numbers as floats."""
 
+ENDS_PLAIN_TEXT = re.compile(rb'["\\]')
 _IN_STRING = re.compile(r'["\\]')
 _OUTSIDE = re.compile(r'["\[\]{}]')
 
@@ -66,10 +67,7 @@ class JsonScanner:
     in_string: bool = False  # the next character is part of a string or its closing quote
     escape: str = ""  # the incomplete escape sequence at the end, such as "\u00"
     depth: int = 0  # how many arrays and objects are open
-
-    def is_inside(self, text: bytes) -> bool:
-        """Return whether this text would only lengthen the string that is open."""
-        return self.in_string and not self.escape and b'"' not in text and b"\\" not in text
+    is_plain: bool = False  # text without quotes and backslashes would only lengthen a string
 
     def push(self, text: str) -> int:
         """Append text. Return the index after the first string, array or object that is closed and
@@ -97,6 +95,7 @@ class JsonScanner:
                 self.depth += 1 if char in "[{" else -1
             if end < 0 and not self.depth and not self.in_string:
                 end = at
+        self.is_plain = self.in_string and not self.escape
         return end
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._lazy import lazy_property
-from .json_text import JsonScanner
+from .json_text import ENDS_PLAIN_TEXT, JsonScanner
 from .limits import json_parts
 from .token_texts import TokenTexts
 
@@ -100,7 +100,7 @@ class NumberLimit:
 
     def push(self, text: bytes) -> None:
         """Append text."""
-        if self._is_json and self._scanner.is_inside(text):
+        if self._scanner.is_plain and not ENDS_PLAIN_TEXT.search(text):
             return
         plain = text.decode("latin-1")
         if self._is_whole:

@@ -19,12 +19,12 @@ import string
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from ..errors import InvalidArgumentError
-from .json_text import JsonScanner, json_text, read_json
+from .json_text import ENDS_PLAIN_TEXT, JsonScanner, json_text, read_json
 from .number_values import list_few_numbers
 from .schema_walk import ANNOTATIONS, reference_target, schema_parts
 
@@ -80,11 +80,10 @@ class Label:
     text: str  # the whole text
     scored: str
     value: Any
+    certain: str = field(init=False)  # what is written if this is the only label
 
-    @property
-    def certain(self) -> str:
-        """The text that is written if this is the only label."""
-        return max(self.text, self.scored, key=len)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "certain", max(self.text, self.scored, key=len))
 
 
 @dataclass(frozen=True)
@@ -416,7 +415,8 @@ class PlanReader:
     def push(self, data: bytes) -> None:
         """Add text that was written without the reader's choices."""
         self._text += data
-        if self._string is not None and self._string.is_inside(data):
+        string = self._string
+        if string is not None and string.is_plain and not ENDS_PLAIN_TEXT.search(data):
             self._at = len(self._text)
             return
         n = min(len(data), len(self.fixed))
