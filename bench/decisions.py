@@ -18,7 +18,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from page_tables import markdown_table, number
 from eliza_ffi.decisions import Choice
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 
 from .parts.figures import attempt, in_turns, median, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
@@ -76,7 +75,7 @@ SPARE_TOKENS = 1024
 
 def forget(model: Model) -> None:
     """Remove the input from the model's only slot."""
-    with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
+    with closing(model.binding.open(model.session.ctx, StreamConfig())) as stream:
         model.binding.prefill(stream, [1])
 
 

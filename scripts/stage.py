@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 
 PROMPT = "message: could you look at this?\naction: "
 OTHER_PROMPT = "message: stop it\naction: "
@@ -76,7 +75,7 @@ class Stage:
         with ExitStack() as opened:
             for _ in range(self._settings["n_slots"]):
                 stream = opened.enter_context(
-                    open_stream(model.binding, model.session.ctx, StreamConfig())
+                    closing(model.binding.open(model.session.ctx, StreamConfig()))
                 )
                 model.binding.prefill(stream, model.prompt_tokens(OTHER_PROMPT))
         prompts = (PROMPT, OTHER_PROMPT, *(f"message: number {n}\naction: " for n in range(3)))

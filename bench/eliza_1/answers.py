@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ from page_tables import markdown_table
 from eliza_ffi.errors import FillError, InvalidArgumentError
 from eliza_ffi.library.protocol import StreamConfig, Tokens
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 from eliza_ffi.structured.json_text import read_json
 
 from ..parts.figures import mean, median, percentile
@@ -59,7 +59,7 @@ def answer(
     max_tokens: int,  # the most tokens of the answer; in the mode `TRIE`, of each free value
 ) -> Answer:
     """Answer a case."""
-    with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
+    with closing(model.binding.open(model.session.ctx, StreamConfig())) as stream:
         model.binding.prefill(stream, prompt)  # brings the prompt into the cache for all modes
     method = METHOD_OF_MODE[mode]
     begin = time.perf_counter()
@@ -85,7 +85,7 @@ def _generate(
     model: Model, prompt: Tokens, config: StreamConfig, is_complete: Callable[[str], bool]
 ) -> tuple[str, int, int]:
     binding: Any = model.binding
-    with open_stream(binding, model.session.ctx, config) as stream:
+    with closing(binding.open(model.session.ctx, config)) as stream:
         binding.prefill(stream, prompt)
         text, n_tokens, done = "", 0, False
         while not done:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 
 from ..parts.modes import STRICT_GUIDED, Method
 from .alternatives import Alternatives
@@ -90,7 +89,7 @@ class Workbench:
         # The comparison is with llama.cpp's own grammar sampler.
         binding.set_option(self._ctx, "grammar_engine", "llama.cpp")
         config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
-        with open_stream(binding, self._ctx, config) as stream:
+        with closing(binding.open(self._ctx, config)) as stream:
             binding.prefill(stream, prompt)
             yield stream
 

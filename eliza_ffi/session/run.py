@@ -25,16 +25,6 @@ JOIN_SECONDS = 0.1
 """On Windows, Ctrl-C does not end a wait for a thread, so the wait must be short."""
 
 
-@contextmanager
-def open_stream(binding: CffiBinding, ctx: Any, config: StreamConfig) -> Iterator[Any]:
-    """Open a stream, and close it at the end of the ``with`` block."""
-    stream = binding.open(ctx, config)
-    try:
-        yield stream
-    finally:
-        binding.close(stream)
-
-
 def n_ctx_of(binding: CffiBinding, ctx: Any) -> int | None:
     """Return the length of a context in tokens; None if the library does not report it."""
     if not binding.supports("describe"):

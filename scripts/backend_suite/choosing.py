@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from eliza_ffi.library.protocol import (
     Tokens,
 )
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 
 from .cases import Way
 
@@ -70,7 +69,7 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
     outcome = choose(model, prompt, payload, way)
     leaves = [tuple(leaf.tokens) for leaf in payload.leaves()]
     binding: Any = model.binding
-    with open_stream(binding, model.session.ctx, StreamConfig()) as stream:
+    with closing(binding.open(model.session.ctx, StreamConfig())) as stream:
         binding.prefill(stream, prompt)
         n_vocab = binding.stats(stream).n_vocab
         tokens: tuple[int, ...] = ()
@@ -91,7 +90,7 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
 @contextmanager
 def _span(binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload) -> Iterator[Any]:
     """Open a stream with the prompt and the trie; close it at the end."""
-    with open_stream(binding, ctx, StreamConfig()) as stream:
+    with closing(binding.open(ctx, StreamConfig())) as stream:
         binding.prefill(stream, prompt)
         binding.set_token_trie(stream, payload.to_json(), TRIE_ARGMAX | STOP_AT_LEAF)
         yield stream

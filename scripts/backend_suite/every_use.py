@@ -6,6 +6,7 @@ import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from forked import say_stage
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.session.run import open_stream
 
 from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
 from .choosing import choose, choose_by_masks
@@ -171,7 +171,7 @@ def _compare_endings(
             ]
             endings = [(prompt[half:], trie) for trie in tries]
             endings.insert(0, (prompt[half:][::-1], tries[0]))
-            with open_stream(binding, ctx, StreamConfig()) as stream:
+            with closing(binding.open(ctx, StreamConfig())) as stream:
                 binding.prefill(stream, prompt[:half])
                 scores = binding.score_endings(
                     stream, endings, joint=False, allowed_probability=False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from eliza_ffi.choices import ChoiceResult
 from eliza_ffi.decisions import Choice as Question
 from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.session.run import open_stream
 
 GRAMMAR = 'root ::= ("yes" | "no") [a-z ,]{0,9} "."'
 REPEATED = "one two one two one two one"
@@ -89,7 +89,7 @@ SAMPLING = Sampling(
 def _generate_masked(stage: Stage) -> Any:
     binding, ctx = stage.model.binding, stage.model.session.ctx
     words = (stage.model.describe()["model"]["n_vocab"] + 31) // 32
-    with open_stream(binding, ctx, StreamConfig()) as stream:
+    with closing(binding.open(ctx, StreamConfig())) as stream:
         binding.prefill(stream, stage.model.tokenize(CHAT, add_special=True, parse_special=True))
         tokens: list[int] = []
         for word in range(8, 14):

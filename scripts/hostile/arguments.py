@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from stage import ACTIONS, CHAT, PROMPT, Stage
 from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import error_from_status
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.session.run import open_stream
 
 from .case import Broken, Case, Must
 
@@ -56,7 +56,7 @@ returns its status."""
 def _on_stream(call: Native, raw: bytes, stage: Stage) -> None:
     """Call a function of a stream that has read a prompt."""
     binding = stage.model.binding
-    with open_stream(binding, stage.model.session.ctx, StreamConfig()) as stream:
+    with closing(binding.open(stage.model.session.ctx, StreamConfig())) as stream:
         binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
         _checked(call, stream.pointer, raw, stage, is_stream=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from eliza_ffi.errors import ContextFullError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 from eliza_ffi.structured import Lark
 
 N_CTX = 256
@@ -61,7 +60,7 @@ def test_an_input_that_never_fits_fails_in_its_place(model: Model) -> None:
 
 def test_a_request_takes_the_cells_of_an_idle_stream(model: Model) -> None:
     alone = model.decide(INPUTS[1], QUESTIONS)
-    with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
+    with closing(model.binding.open(model.session.ctx, StreamConfig())) as stream:
         model.binding.prefill(stream, model.prompt_tokens(INPUTS[0]))
         decision = model.decide(INPUTS[1], QUESTIONS, timeout=0)
         assert model.binding.next(stream).tokens  # decodes its prompt again
@@ -69,7 +68,7 @@ def test_a_request_takes_the_cells_of_an_idle_stream(model: Model) -> None:
 
 
 def test_a_request_that_never_fits_fails(model: Model) -> None:
-    with open_stream(model.binding, model.session.ctx, StreamConfig()):
+    with closing(model.binding.open(model.session.ctx, StreamConfig())):
         for request in (
             lambda: model.decide(WORDS * 4, QUESTIONS),
             lambda: model.choose(WORDS * 4, ["now", "later"]),

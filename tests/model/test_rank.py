@@ -28,7 +28,6 @@ from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import ChoiceResult, Model
-from eliza_ffi.session.run import open_stream
 from eliza_ffi.session.runs import rank_run
 
 FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
@@ -86,7 +85,7 @@ class Pair:
         binding, ctx = self.reference.binding, self.reference.session.ctx
         prepared = binding.prepare_choices(ctx, labels)
         config = StreamConfig(cache_type_k="f32", cache_type_v="f32")
-        with open_stream(binding, ctx, config) as stream:
+        with closing(binding.open(ctx, config)) as stream:
             binding.prefill(stream, self.reference.prompt_tokens(prompt))
             (scores,) = binding.score_endings(
                 stream, [((), prepared)], joint=False, allowed_probability=False

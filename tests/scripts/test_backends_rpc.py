@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,6 @@ from eliza_ffi.errors import ElizaError, NativeFaultError
 from eliza_ffi.library.loading import Library, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +105,7 @@ def test_a_prompt_is_not_saved_after_a_server_was_lost(
     endpoints = [server.endpoint for server in servers]
     with (
         on_servers(rpc_library, *endpoints) as model,
-        open_stream(model.binding, model.session.ctx, StreamConfig()) as stream,
+        closing(model.binding.open(model.session.ctx, StreamConfig())) as stream,
     ):
         model.binding.prefill(stream, model.tokenize("Next: "))
         servers[0].kill()

@@ -9,7 +9,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from eliza_ffi.elizaos import ActionSkeleton, generate_args
 from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.session.run import open_stream
 from eliza_ffi.structured.fill_result import FillResult
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
@@ -294,7 +293,7 @@ def test_text_forced_by_an_automaton_gets_the_tokenizers_tokens(
 ) -> None:
     binding, args = any_model.binding, generate_args(any_model, prompt)
     automaton = Dfa.of_texts([text.encode() for text in texts]).to_form()
-    with open_stream(binding, any_model.session.ctx, args.config()) as stream:
+    with closing(binding.open(any_model.session.ctx, args.config())) as stream:
         binding.prefill(stream, args.prompt_tokens)
         result = binding.fill(stream, {"dfa": automaton})
         n_passes = binding.stats(stream).passes_after_prompt
