@@ -103,9 +103,10 @@ fi
 echo "Installing $missing with apt-get"
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
+# Once installed, the downloaded files of packages take room for nothing.
 apt() {
-    $as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -qq -o DPkg::Lock::Timeout=300 "$@" \
-        >> "$log" 2>&1 < /dev/null
+    $as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -qq -o DPkg::Lock::Timeout=300 \
+        -o APT::Keep-Downloaded-Packages=false "$@" >> "$log" 2>&1 < /dev/null
 }
 apt update # if this fails, the existing package lists may suffice
 # shellcheck disable=SC2086 # split into one word per package
