@@ -56,7 +56,7 @@ class _Requests(Model):
         return task.run_async
 
     def _steps(self, run: Run[Any], timeout: float | None) -> Any:
-        return self.session.steps_async(run, timeout)
+        return self.session.scheduler.steps_async(run, timeout)
 
     _stream = _steps
 

@@ -1636,10 +1636,10 @@ class Model:
         return task.run()
 
     def _steps(self, run: Run[Any], timeout: float | None) -> Iterator[Any]:
-        return self.session.steps(run, timeout)
+        return self.session.scheduler.steps(run, timeout)
 
     def _stream(self, run: Run[Any], timeout: float | None) -> TextStream:
-        return TextStream(self.session.steps(run, timeout))
+        return TextStream(self.session.scheduler.steps(run, timeout))
 
     def _many(
         self,

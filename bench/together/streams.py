@@ -117,7 +117,7 @@ class OurStreams:
         model, left = self._model, n_tokens
         for attempt in range(MOST_RESTARTS):
             args = generate_request(model.session, [*prompt, *prompt[:attempt]], max_tokens=left)
-            run = model.session.new_run(partial(_generated, args))
+            run = Run(model.session, partial(_generated, args))
             with closing(run.steps()) as steps:
                 for step in steps:
                     if isinstance(step, StreamStep) and step.tokens:
@@ -131,7 +131,7 @@ class OurStreams:
         """Return the label that greedy decoding chooses, one token at a time."""
         model = self._model
         args = choice_request(model.session, prompt, self._choices)
-        *_, result = model.session.new_run(partial(_generated, args)).steps()
+        *_, result = Run(model.session, partial(_generated, args)).steps()
         assert isinstance(result, RunResult)
         return str(choice_of(self._choices, args, result, 0.0).value)
 

@@ -282,7 +282,7 @@ def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> 
         yield Scoring(run, args).result()
 
     at_most = session.decisions_at_once(at_once)
-    return session.new_run(steps, slot_id=args.slot_id, at_most=at_most)
+    return Run(session, steps, slot_id=args.slot_id, at_most=at_most)
 
 
 def check_model(model: Any) -> None:

@@ -92,7 +92,7 @@ def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Finis
     def steps(run: Run[Any]) -> Generator[FinishedReasoning, None, None]:
         yield reasoning.result(run)
 
-    return session.new_run(steps, slot_id=request.slot_id)
+    return Run(session, steps, slot_id=request.slot_id)
 
 
 def with_reasoning(given: Any, reasoning: str) -> str:

@@ -146,7 +146,7 @@ async def _steps(
 ) -> AsyncGenerator[Step, None]:
     """Yield the steps of an answer, and count its tokens for the metrics."""
     n_logged = 0
-    results = context.model.session.steps_async(run, context.deadline.left)
+    results = context.model.session.scheduler.steps_async(run, context.deadline.left)
     with _naming_fields(context, request):
         async with aclosing(results):
             async for result in results:

@@ -125,7 +125,7 @@ def text_run(
                         waiting.extend(token_logprobs(session, step.logprobs))
                     yield from _pieces(step, waiting)
 
-    return session.new_run(steps, slot_id=request.slot_id)
+    return Run(session, steps, slot_id=request.slot_id)
 
 
 def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:
@@ -332,7 +332,7 @@ def end_of_turn_run(
         run.check()
         yield score()
 
-    return session.new_run(steps)
+    return Run(session, steps)
 
 
 def prompt_logprobs_run(
@@ -354,7 +354,7 @@ def prompt_logprobs_run(
             rows = run.call(score, len(tokens))
         yield token_logprobs(session, rows)
 
-    return session.new_run(steps, slot_id=request.slot_id)
+    return Run(session, steps, slot_id=request.slot_id)
 
 
 def hidden_states_run(
@@ -388,7 +388,7 @@ def hidden_states_run(
             found = run.call(read, len(tokens))
         yield found[[ascending.index(layer) for layer in wanted]]
 
-    return session.new_run(steps, slot_id=request.slot_id)
+    return Run(session, steps, slot_id=request.slot_id)
 
 
 def save_run(
@@ -403,7 +403,7 @@ def save_run(
             n_saved = session.binding.stats(stream).n_past
         yield n_saved
 
-    return session.new_run(steps, slot_id=request.slot_id)
+    return Run(session, steps, slot_id=request.slot_id)
 
 
 def load_run(
@@ -425,7 +425,7 @@ def load_run(
             n_restored = session.binding.stats(stream).n_past
         yield n_restored
 
-    return session.new_run(steps, slot_id=options.slot)
+    return Run(session, steps, slot_id=options.slot)
 
 
 def _checked_layers(layers: Sequence[int], n_layers: int) -> list[int]:

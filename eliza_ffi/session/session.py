@@ -6,11 +6,11 @@ import functools
 import logging
 import os
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from .. import _resources
 from .._lazy import lazy_property
@@ -37,12 +37,10 @@ from ..library.protocol import PreparedChoices, Tokens
 from ..structured.guidance import Guidance
 from ..structured.token_texts import TokenSpeller, TokenTexts
 from ..terminal import counted
-from .run import Run, n_ctx_of
+from .run import n_ctx_of
 from .scheduler import Scheduler
 from .threads import MOST_SLOTS, Threads
 from .turns import Turns
-
-T = TypeVar("T")
 
 logger = logging.getLogger("eliza_ffi")
 
@@ -200,24 +198,6 @@ class Session:
         if not self._has_warned:
             self._has_warned = True
             logger.warning("%s", reason)
-
-    def new_run(
-        self,
-        steps: Callable[[Run[T]], Generator[T, None, None]],
-        *,
-        slot_id: int = -1,
-        at_most: int | None = None,
-    ) -> Run[T]:
-        """Return a run in this session; parameters as :class:`.run.Run`."""
-        return Run(self, steps, slot_id=slot_id, at_most=at_most)
-
-    def steps(self, run: Run[T], timeout: float | None) -> Generator[T, None, None]:
-        """Run a request and yield its steps; see :meth:`.scheduler.Scheduler.steps`."""
-        return self.scheduler.steps(run, timeout)
-
-    def steps_async(self, run: Run[T], timeout: float | None) -> AsyncGenerator[T, None]:
-        """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
-        return self.scheduler.steps_async(run, timeout)
 
     def n_ctx(self) -> int | None:
         """Return the length of the context in tokens; None if the library does not report it."""

@@ -57,8 +57,9 @@ class Task(Generic[R]):
 
     def run(self) -> R:
         """Run the request on this thread, and return its result."""
+        scheduler = self._session.scheduler
         while True:
-            with closing(self._session.steps(self._run, self._timeout)) as steps:
+            with closing(scheduler.steps(self._run, self._timeout)) as steps:
                 for step in steps:
                     if isinstance(step, STEPS) and self._on_step is not None:
                         self._on_step(step)
@@ -68,8 +69,9 @@ class Task(Generic[R]):
 
     async def run_async(self) -> R:
         """Run the request on threads, and await its result."""
+        scheduler = self._session.scheduler
         while True:
-            async with aclosing(self._session.steps_async(self._run, self._timeout)) as steps:
+            async with aclosing(scheduler.steps_async(self._run, self._timeout)) as steps:
                 async for step in steps:
                     if isinstance(step, STEPS):
                         await tell(self._on_step, step)

@@ -61,7 +61,7 @@ def thinking_first(
     generation = generation_in(request)
     slot = {"slot_id": generation.slot_id}
     if check_whole("think", n_tokens, 0) == 0:
-        return session.new_run(lambda run: steps_of(run, request), **slot)
+        return Run(session, lambda run: steps_of(run, request), **slot)
     reasoning = Reasoning(session, generation, n_tokens, sampling)
 
     def steps(run: Run[R]) -> Generator[R, None, None]:
@@ -70,7 +70,7 @@ def thinking_first(
             for step in steps:
                 yield _with_reasoning(step, found.text)
 
-    return session.new_run(steps, **slot)
+    return Run(session, steps, **slot)
 
 
 def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | None:

@@ -176,7 +176,7 @@ def test_a_cancelled_batch_leaves_the_model_open(
     """Cancelling ends each running row and does not close the actor's model."""
     running = threading.Event()
     model = Model(n_slots=2, n_threads=1)
-    steps = model.session.steps
+    steps = model.session.scheduler.steps
 
     def noted(*arguments: Any, **more: Any) -> Any:
         running.set()
@@ -187,7 +187,7 @@ def test_a_cancelled_batch_leaves_the_model_open(
         assert running.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model.session, "steps", noted)
+    monkeypatch.setattr(model.session.scheduler, "steps", noted)
     with model:
         with pytest.raises(KeyboardInterrupt):
             decide_each(model, interrupted(), repeat(QUESTIONS), SETTINGS)  # type: ignore[arg-type]

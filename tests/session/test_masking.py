@@ -180,7 +180,7 @@ def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
         run.cancel()
 
     args = FfiStreamingGenerateArgs(prompt_tokens=[5], masks=Script([[5, 6]] * 9, on_mask=cancel))
-    run = session.new_run(lambda run: Generation(run, args.to_request()).steps())
+    run = Run(session, lambda run: Generation(run, args.to_request()).steps())
     with pytest.raises(GenerationCancelledError):
         list(run.steps())
 

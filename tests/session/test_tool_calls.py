@@ -24,6 +24,7 @@ from eliza_ffi.chat.tool_messages import tool_messages
 from eliza_ffi.chat.tools import read_tools
 from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library import Library
+from eliza_ffi.session.run import Run
 from eliza_ffi.session.tool_calls import ToolTurn, _decided, _decided_ways, tool_request
 
 Message = dict[str, Any]
@@ -102,7 +103,7 @@ def one(answer: ToolCall | TextAnswer) -> ToolCall:
 
 def written(model: Model, choice: str, **more: Any) -> tuple[ToolCalls, str]:
     request = tool_request(model.session, QUESTION, TOOLS, choice, **more)
-    run = ToolTurn(model.session.new_run(iter), request)
+    run = ToolTurn(Run(model.session, iter), request)
     (calls,) = run.steps()
     assert isinstance(calls, ToolCalls)
     return calls, model.detokenize(run._tokens[len(request.generation.prompt_tokens) :], True)
@@ -125,7 +126,7 @@ def test_the_probability_of_a_name_is_the_product_of_its_tokens(model: Model) ->
     As in `choose`, a token's probability is relative to the tokens that the names allow there.
     """
     request = tool_request(model.session, QUESTION, [WEATHER, GET], "required")
-    run = ToolTurn(model.session.new_run(iter), request)
+    run = ToolTurn(Run(model.session, iter), request)
     weather, get = (run._start(each, 0, "").tokens for each in request.tools)
     n = next(i for i in range(len(get)) if weather[i] != get[i])
     prompt = [*request.generation.prompt_tokens, *get[:n]]
