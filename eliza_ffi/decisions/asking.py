@@ -39,6 +39,9 @@ from .scoring import OptionScores, QuestionScores
 if TYPE_CHECKING:
     from ..session.session import Session
 
+N_MASSES = 20
+"""How many inputs of a batch show whether the prompt works, by their allowed probability."""
+
 EVERY_ORDER = slice(None)
 
 

@@ -15,13 +15,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from .answers import Decision, MultiLabelAnswer, name_of
+from .asking import N_MASSES
 from .questions import Choice
 
 if TYPE_CHECKING:
     from .deciding import DecisionPlan
-
-N_MASSES = 20
-"""How many inputs of a batch show whether the prompt works, by their allowed probability."""
 
 LEAST_ROWS = 20
 """With fewer answers, no share is conspicuous."""

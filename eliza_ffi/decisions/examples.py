@@ -18,8 +18,7 @@ from ..session.batches import OnError, run_many
 from ..session.task import Task
 from ..terminal import counted
 from .answers import name_of
-from .asking import QuestionPlan, WantedHidden, is_of_row, score_run
-from .doubts import N_MASSES
+from .asking import N_MASSES, QuestionPlan, WantedHidden, is_of_row, score_run
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptSettings
 from .prompts import AskedQuestion, input_text

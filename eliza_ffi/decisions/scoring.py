@@ -29,16 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check_one_of
 from ..errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from .option_prior import OptionPrior
 
 Rule = Literal["constrained", "full", "mean", "bytes"]
 
@@ -95,6 +92,13 @@ class OptionScores:
         return self.joint / (self.n_tokens if rule == "mean" else self.n_bytes)
 
 
+class Prior(Protocol):
+    """The prior of a question."""
+
+    def log_probabilities(self, rule: Rule) -> Array:
+        """Return the logarithm of the prior, shape [n_options]."""
+
+
 @dataclass(frozen=True, eq=False)
 class QuestionScores:
     """Hold the scores of a question's options in one or more orders.
@@ -105,7 +109,7 @@ class QuestionScores:
     """
 
     orders: tuple[OptionScores, ...]
-    priors: tuple[OptionPrior, ...] = ()
+    priors: tuple[Prior, ...] = ()
     hidden: NDArray[np.float32] | None = None
 
     def first(self, n: int) -> QuestionScores:
