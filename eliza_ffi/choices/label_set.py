@@ -195,12 +195,14 @@ class LabelSet(Generic[T]):
         for i, text in enumerate(texts):
             if not isinstance(text, str) or not text:
                 raise wrong(f"labels[{i}]", "a non-empty string", text)
-            check_unicode(text, f"labels[{i}]")
             if text in seen:
                 raise InvalidArgumentError(
                     f"labels[{i}] is {text!r}, the same as labels[{seen[text]}]"
                 )
             seen[text] = i
+        if not "".join(texts).isascii():
+            for i, text in enumerate(texts):
+                check_unicode(text, f"labels[{i}]")
         self.values = values
         self.texts = texts
         self._place_of = seen
