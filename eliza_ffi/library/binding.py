@@ -321,7 +321,7 @@ class CffiBinding:
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Generate the next step: one token, or several that need no forward pass each."""
-        with stream.turn("generate"):
+        with ANY_TURN if type(stream) is CffiStream else stream.turn("generate"):
             pull = self._lib.eliza_inference_llm_stream_next
             return self._pull(stream, pull, TOKENS_PER_PULL, stream.count)
 
@@ -1085,7 +1085,7 @@ class CffiBinding:
     def _call_on(self, stream: CffiStream, name: str, doing: str, *arguments: Any) -> int:
         """Do the same as :meth:`_call` for a function that takes a stream."""
         function = self._functions[name]
-        with self._turn(stream, doing):
+        with ANY_TURN if type(stream) is CffiStream else self._turn(stream, doing):
             status = int(function(stream.pointer, *arguments, stream.error))
             if interrupts or self._callbacks:
                 self._reraise_from_callbacks(stream.ctx)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -199,7 +201,7 @@ class MaskedSteps:
 
     def _masked(self, stream: Any, computer: _MaskComputer) -> Iterator[StreamStep]:
         self._follows_label = False
-        source = self._source
+        source, plan = self._source, self._plan
         if source is None or self._unread:
             source = self._current_source()
         self.has_ended = bool(source.has_ended)
@@ -207,21 +209,25 @@ class MaskedSteps:
             yield StreamStep((), "", True)
             return
         room = self._max_tokens - self._n_tokens if self._max_tokens else None
-        forced = self._before_choice(source.forced()[:room])
+        forced = source.forced()[:room]
         if forced:
+            forced = self._before_choice(forced)
             self._binding.set_forced_tokens(stream, forced)
         else:
             mask = computer.mask(source)
-            if self._plan is not None and self._plan.used:
-                mask = self._without_repeats(mask, self._plan.repeats)
+            if plan is not None and plan.used:
+                mask = self._without_repeats(mask, plan.repeats)
             self._binding.set_token_mask(stream, mask)
         n_left = len(forced) or 1
         while True:
             step = self._binding.next(stream)
             n_left -= len(step.tokens)
-            if not forced:
-                self._before_choice(step.tokens)
-            is_at_choice = self._plan is not None and self._plan.choice is not None
+            if plan is not None and not forced:
+                for token in step.tokens:
+                    plan.push(self._texts[token])
+                    if plan.choice is not None or plan.is_over:
+                        break
+            is_at_choice = plan is not None and plan.choice is not None
             if is_at_choice and n_left <= 0 and not step.done and self._crosses(step):
                 self._held = step
             for token in step.tokens if self._held is None else step.tokens[:-1]:
@@ -286,11 +292,11 @@ class MaskedSteps:
 
 def _joined(steps: Sequence[StreamStep], done: bool) -> StreamStep:
     return StreamStep(
-        tokens=tuple([token for step in steps for token in step.tokens]),
-        text="".join([step.text for step in steps]),
+        tokens=tuple(chain.from_iterable(map(attrgetter("tokens"), steps))),
+        text="".join(map(attrgetter("text"), steps)),
         done=done,
-        drafted=sum([step.drafted for step in steps]),
-        accepted=sum([step.accepted for step in steps]),
+        drafted=sum(map(attrgetter("drafted"), steps)),
+        accepted=sum(map(attrgetter("accepted"), steps)),
     )
 
 
@@ -306,22 +312,26 @@ class _MaskComputer:
         self._thread: ThreadPoolExecutor | None = None
 
     def mask(self, source: MaskSource) -> NDArray[np.uint32]:
-        is_quick = self._seconds <= QUICK_MASK
-        mask = self._compute(source) if is_quick else self._compute_during_the_pass(source)
+        if self._seconds > QUICK_MASK:
+            mask = self._compute_during_the_pass(source)
+        else:
+            start = perf_counter()
+            mask = source.mask()
+            self._seconds = perf_counter() - start
         if not mask.any():
             raise InvalidArgumentError("the mask allows no token")
         return mask
 
-    def _compute(self, source: MaskSource) -> NDArray[np.uint32]:
-        start = perf_counter()
-        mask = source.mask()
-        self._seconds = perf_counter() - start
-        return mask
-
     def _compute_during_the_pass(self, source: MaskSource) -> NDArray[np.uint32]:
+        def compute() -> NDArray[np.uint32]:
+            start = perf_counter()
+            mask = source.mask()
+            self._seconds = perf_counter() - start
+            return mask
+
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="eliza-ffi-mask")
-        computing = self._thread.submit(self._compute, source)
+        computing = self._thread.submit(compute)
         try:
             self._decode()
         finally:

@@ -70,7 +70,7 @@ class Reading(Generic[T]):
         filled: StructuredResult[Any] = StructuredResult(
             text=result.text,
             value=None,
-            spans=tuple(each for each in result.choices.values() if each.kind == "enum"),
+            spans=tuple([each for each in result.choices.values() if each.kind == "enum"]),
             tokens=result.tokens,
             complete=result.finish_reason == "end",
             forward_passes=-1 if stats is None else stats.passes_after_prompt,

@@ -116,7 +116,7 @@ class SchemaPlan:
         self.after = after
         self._lock = threading.RLock()
         # By the identity of a part.
-        self._forms: dict[int, _Form] = {}
+        self.forms: dict[int, _Form] = {}
         self._labels: dict[int, list[Label] | None] = {}
         self._alternatives: dict[int, list[tuple[str, Any]] | None] = {}
         self._is_impossible: dict[int, bool] = {}
@@ -138,23 +138,18 @@ class SchemaPlan:
         return True
 
     def form(self, part: Any) -> _Form:
-        """Return how the values of a part of the schema are read."""
-        found = self._forms.get(id(part))
-        if found is None:
-            found = self._forms[id(part)] = self._found_form(part)
-        return found
-
-    def _found_form(self, part: Any) -> _Form:
+        """Find out how the values of a part of the schema are read, and keep it in `forms`."""
         whole = self.resolved(part)
         if not isinstance(whole, Mapping):
-            return _Form(part, whole)
+            return self.forms.setdefault(id(part), _Form(part, whole))
         labels, alternatives = self.labels(whole), None
         if not labels:
             alternatives = self.alternatives(whole)
         is_choice = bool(labels) or alternatives is not None
         is_object = not is_choice and _is_simple_object(whole)
         is_array = not is_choice and not is_object and _is_simple_array(whole)
-        return _Form(part, whole, labels or (), alternatives, is_object, is_array)
+        form = _Form(part, whole, labels or (), alternatives, is_object, is_array)
+        return self.forms.setdefault(id(part), form)
 
     def labels(self, part: Any) -> list[Label] | None:
         """Return the values of a resolved schema that lists them; None if it does not."""
@@ -549,7 +544,7 @@ class PlanReader:
 
     def _value(self, part: Any, path: str, following: str) -> Steps:
         """Read a value. `following` is the fixed text after it, as far as it is known."""
-        form = self._plan.form(part)
+        form = self._plan.forms.get(id(part)) or self._plan.form(part)
         if form.labels:
             return self._one_of(path, form.labels, is_value=True)
         if form.alternatives is not None:
