@@ -58,7 +58,6 @@ class WantedHidden:
     is_scored: tuple[bool, ...]
 
     def of(self, places: Sequence[int]) -> WantedHidden:
-        """Return the hidden states of some of the questions."""
         return WantedHidden(
             tuple(self.layers[place] for place in places),
             tuple(self.is_scored[place] for place in places),
@@ -252,7 +251,6 @@ def _check_for_model(
 def _in_own_order(
     session: Session, prompt: QuestionPrompt, ending: Ending, scores: EndingScores
 ) -> OptionScores:
-    """Return the scores in the question's order of the options."""
     place = prompt.place
     if scores.joint is None:
         return OptionScores(scores.legal[place], allowed_probability=scores.allowed_probability)
@@ -289,7 +287,6 @@ def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> 
 
 
 def check_model(model: Any) -> None:
-    """Raise InvalidArgumentError if `model` is not an open model."""
     if isinstance(model, type) or not hasattr(model, "describe"):
         raise wrong("model", "an open Model", model)
 

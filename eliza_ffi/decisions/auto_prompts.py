@@ -142,7 +142,6 @@ def sample_of(inputs: Sequence[Any], n: int) -> list[Any]:
 
 @once_for_each
 def _format_of(session: Session) -> PromptFormat:
-    """Return the format in which a model answers, measured once."""
     try:
         return "chat" if _chat_mass(session) >= LEAST_CHAT_MASS else "plain"
     except ChatTemplateError:  # no template, or one that rejects a single user message
@@ -198,7 +197,6 @@ def _mean_tokens(session: Session, inputs: Sequence[Any]) -> float:
 def _check_room(
     session: Session, question: AskedQuestion, settings: PromptSettings, shots: tuple[Shot, ...]
 ) -> None:
-    """Raise ContextFullError if the examples of a question do not fit into the context."""
     n_ctx = session.n_ctx()
 
     def n_tokens(n: int) -> int:

@@ -230,7 +230,6 @@ class DecisionPlan:
 
     @property
     def questions_text(self) -> str:
-        """The text of all questions."""
         return "\n\n".join(ask(each).text for each in self.every)
 
     def stage(self, session: Session, begin: int) -> QuestionPlan:
@@ -308,7 +307,6 @@ class DecisionPlan:
     def _answer(
         self, place: int, scores: QuestionScores | Ranking, logs: Array | None
     ) -> SingleAnswer:
-        """Return the answer to a question with one answer."""
         settings, question = self.settings, self.every[place]
         if logs is None:
             assert isinstance(question, Choice) and isinstance(scores, Ranking)
@@ -415,7 +413,6 @@ def _known_plans(session: Session) -> Recent[DecisionPlan]:
 
 @once_for_each
 def _reads_clock(session: Session) -> bool:
-    """Return whether the chat template writes the time."""
     try:
         source = session.chat().template.source
     except (ChatTemplateError, NotSupportedError):

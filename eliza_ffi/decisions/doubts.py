@@ -96,7 +96,6 @@ class Doubts:
                     self._masses.setdefault(name, []).append(mass)
 
     def reasons(self) -> list[str]:
-        """Return what suggests that a prompt does not work."""
         return [
             reason
             for name, answers in self._answers.items()

@@ -65,7 +65,6 @@ class Frame:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of the earlier messages."""
         return tuple(role for role, _ in self.turns)
 
     def with_input(self, input: str) -> str:

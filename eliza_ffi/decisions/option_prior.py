@@ -71,7 +71,6 @@ class OptionPrior:
         self._by_rule: dict[Rule, Array] = {}
 
     def log_probabilities(self, rule: Rule) -> Array:
-        """Return the logarithm of the prior, shape [n_options]."""
         if rule not in self._by_rule:
             logs = np.array([log_softmax(each.of(rule)) for each in self.scores])
             ends = (len(CONTENT_FREE), len(CONTENT_FREE) + len(EVERYDAY))
@@ -82,5 +81,4 @@ class OptionPrior:
 
 @once_for_each
 def known_priors(session: Session) -> Recent[OptionPrior]:
-    """Return the priors of a session."""
     return Recent(MOST_KNOWN)

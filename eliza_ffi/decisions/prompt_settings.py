@@ -107,7 +107,6 @@ class PromptSettings:
         }
 
     def shots_of(self, question: AskedQuestion) -> tuple[Shot, ...]:
-        """Return the examples in the prompts of a question."""
         return self._shots.get(question, ())
 
     @lazy_property

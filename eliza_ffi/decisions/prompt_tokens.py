@@ -122,7 +122,6 @@ class QuestionPrompt:
         return QuestionTokens(list(prompt_tokens(session, before)), labels, lead)
 
     def with_labels(self, session: Session, tokens: list[int]) -> QuestionTokens:
-        """Return the tokens of a prompt with the labels after it."""
         labels = session.choices.tokens_of(self._labels, self._lead)
         return QuestionTokens(tokens, labels, self._lead)
 
@@ -143,7 +142,6 @@ class QuestionPrompt:
 def tokens_of_prompts(
     session: Session, text: str, prompts: Sequence[QuestionPrompt]
 ) -> list[QuestionTokens]:
-    """Return the tokens of the prompts of questions about an input."""
     if len(prompts) > 1 and len(text) > 2 * NEAR:
         first = prompts[0].beginning
         if first is not None and all(each.beginning == first for each in prompts):

@@ -158,7 +158,6 @@ def ask(
 
 
 def option_count(question: AskedQuestion) -> int:
-    """Return the number of options of a question."""
     return len(question.values)
 
 
@@ -216,7 +215,6 @@ def refuse_media(part: Mapping[str, Any]) -> None:
 
 
 def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
-    """Return the text and the description of each option."""
     if isinstance(question, Predicate):
         return [(YES, question.if_true), (NO, question.if_false)]
     if isinstance(question, Score):

@@ -294,7 +294,6 @@ def text_of(value: Any, what: str = "the value") -> str:
 
 
 def renamed(question: Question, name: str) -> Question:
-    """Return a question with another name."""
     if question.name == name:
         return question
     _check_name(name)

@@ -96,5 +96,4 @@ def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Finis
 
 
 def with_reasoning(given: Any, reasoning: str) -> str:
-    """Return the text of an input with a reasoning about it."""
     return f"{input_text(given).strip()}\n\n{HEAD}\n{reasoning}"

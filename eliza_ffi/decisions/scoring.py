@@ -113,11 +113,9 @@ class QuestionScores:
     hidden: NDArray[np.float32] | None = None
 
     def first(self, n: int) -> QuestionScores:
-        """Return the scores in the first n orders."""
         return QuestionScores(self.orders[:n], self.priors[:n], self.hidden)
 
     def __add__(self, more: QuestionScores) -> QuestionScores:
-        """Return these scores with those in further orders."""
         return QuestionScores(self.orders + more.orders, self.priors + more.priors, self.hidden)
 
     def by_order(self, rule: Rule) -> list[Array]:

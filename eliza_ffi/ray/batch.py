@@ -22,14 +22,12 @@ def arrow_table(batch: Any) -> Any:
 
 
 def cells_of(table: Any, column: str) -> list[Any]:
-    """Return the values of a column as Python objects."""
     check_columns(table.column_names, [column])
     values: list[Any] = table.column(column).to_pylist()
     return values
 
 
 def check_columns(names: Sequence[str], wanted: Iterable[str]) -> None:
-    """Raise InvalidArgumentError if a wanted column is missing."""
     for column in wanted:
         if column not in names:
             listed = ", ".join(map(repr, names)) or "none"

@@ -178,5 +178,4 @@ def _messages(cell: Any, column: str) -> Any:
 
 
 def _label_set_in(cell: Any) -> LabelSet[Any]:
-    """Return the labels in a cell, a list or JSON."""
     return as_label_set(read_json(cell, "labels"))

@@ -246,12 +246,10 @@ def _run_each(
 
 
 def _input_in(cell: Any, column: str) -> Any:
-    """Return the input in a cell; raise InvalidArgumentError if there is none."""
     return input_of(TableRow(0, "", {column: cell}), column)
 
 
 def _questions_in(cell: Any) -> tuple[Question, ...]:
-    """Return the questions in a cell: JSON, or lists and structs."""
     if cell is None:
         raise InvalidArgumentError("no questions")
     questions = json_value(read_json(cell, "questions"))

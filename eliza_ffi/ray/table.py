@@ -150,7 +150,6 @@ class TableWorkers:
 
     @property
     def n_ready(self) -> int:
-        """The number of workers that have opened the model."""
         return len(self._ready)
 
     def __enter__(self) -> TableWorkers:

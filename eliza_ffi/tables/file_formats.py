@@ -84,7 +84,6 @@ def write_output(
 
 
 def write_jsonl(file: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write the rows as lines of JSON."""
     for cells in rows:
         file.write(json_bytes(cells) + b"\n")
 
@@ -92,7 +91,6 @@ def write_jsonl(file: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> None:
 def write_csv(
     file: BinaryIO, rows: Iterable[Mapping[str, Any]], names: tuple[str, ...], delimiter: str
 ) -> None:
-    """Write a header and the rows. Lists and mappings are written as JSON."""
     # The writer quotes a field if it contains a character of the line terminator. With "\r\n", it
     # quotes fields with either character.
     writer = csv.writer(_NewlineEnds(file), delimiter=delimiter, lineterminator="\r\n")

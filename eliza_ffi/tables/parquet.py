@@ -16,7 +16,6 @@ ROWS_AT_ONCE = 1024
 
 
 def load_pyarrow() -> Any:
-    """Import ``pyarrow`` and ``pyarrow.parquet``, and return ``pyarrow``."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -41,13 +40,11 @@ class ParquetTable:
         check_distinct(path, self.columns)
 
     def all_columns(self) -> tuple[str, ...]:
-        """Return the columns."""
         return self.columns
 
     def rows(
         self, after: int = 0, columns: Collection[str] | None = None
     ) -> Generator[TableRow, None, None]:
-        """Read the rows; see :class:`InputTable`."""
         number = after
         for batch in self.batches(columns, after):
             for fields, error in self._values(batch):

@@ -76,15 +76,12 @@ class RowDecider:
         return decision
 
     def task(self, input: Any, doubts: Doubts | None = None) -> Task[Decision]:
-        """Return the task that answers the questions about the input of a row."""
         return decision_task(self._model.session, as_one_input(input), self._plan, doubts=doubts)
 
     def reasons_to_doubt(self) -> list[str]:
-        """Return what suggests that the prompt does not work."""
         return self._doubts.reasons() + reasons_to_doubt_drift(self.drift() or {})
 
     def drift(self) -> dict[str, dict[str, Any]] | None:
-        """Compare the answers with those that the calibration was fitted on, if there is one."""
         return None if self._recent is None else self._recent.drift()
 
     def _use(self, given: Mapping[str, Any]) -> None:

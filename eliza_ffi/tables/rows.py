@@ -77,7 +77,6 @@ class InputTable(Protocol):
 
 
 def check_column(table: InputTable, column: str) -> None:
-    """Raise InvalidArgumentError if the table does not have the column."""
     if column not in table.columns and column not in table.all_columns():
         listed = ", ".join(map(repr, table.columns[:MOST_LISTED])) or "none"
         if len(table.columns) > MOST_LISTED:
@@ -113,7 +112,6 @@ def other_delimiter(table: InputTable, column: str) -> str | None:
 
 
 def check_distinct(path: Path, columns: Sequence[str]) -> None:
-    """Raise InvalidArgumentError if two columns have the same name."""
     for name, n in Counter(columns).items():
         if n > 1:
             raise InvalidArgumentError(f"{path} has two columns {name!r}")

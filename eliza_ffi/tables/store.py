@@ -108,11 +108,9 @@ class JobStore:
         return None if found is None else str(found[0])
 
     def keep_prior(self, text: str) -> None:
-        """Store the prior of the job, for runs that resume it."""
         self._execute("INSERT INTO priors VALUES (?)", [text])
 
     def append(self, cells: Mapping[str, Any]) -> None:
-        """Append a row."""
         self._insert("rows", cells)
         self.n_rows = cells[ROW]
 
@@ -139,7 +137,6 @@ class JobStore:
                 self._database.execute("UPDATE outputs SET n_rows = NULL")
 
     def forget_retried(self) -> None:
-        """Delete the rows that were decided again."""
         self._execute("DELETE FROM retried")
 
     def invalidate(self) -> None:
@@ -286,7 +283,6 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 def content_hash(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(2**20):

@@ -39,7 +39,6 @@ class RecentAnswers:
         self._counts = [_Counts(each.n_options) for each in self._fitted]
 
     def add(self, decision: Decision) -> None:
-        """Count the answers of a decision about the questions of the calibration."""
         names, answers = zip(*single_answers(decision), strict=True)
         with self._lock:
             self._names = names

@@ -238,13 +238,11 @@ class _Scored:
     layers: tuple[int, ...] = ()
 
     def at(self, rows: NDArray[np.intp]) -> _Scored:
-        """Return some of the examples."""
         scores = [self.scores[row] for row in rows.tolist()]
         return replace(self, scores=scores, targets=self.targets[rows])
 
     @lazy_property
     def head_fit(self) -> HeadFit:
-        """The head that is fitted to all examples."""
         rows = np.stack([each.hidden for each in self.scores if each.hidden is not None], axis=1)
         return fit_head(rows, self.targets, self.layers, self.n_options)
 
@@ -428,7 +426,6 @@ def _wanted_hidden(
 def _tried(
     model: Any, method: CalibrationMethod | Literal["auto"], how: PromptSettings, has_head: bool
 ) -> tuple[CalibrationMethod, ...]:
-    """Return the methods to compare for a question."""
     if method != "auto":
         return (method,)
     without = {"unconditional"} if has_head or is_made(model, how) else set()
@@ -457,7 +454,6 @@ def _counts(targets: NDArray[np.intp], n_options: int) -> NDArray[np.intp]:
 def _check_each_option(
     question: AskedQuestion, name: str, targets: NDArray[np.intp], is_half: bool = False
 ) -> None:
-    """Raise InvalidArgumentError if there is no example of an option for a head."""
     options = option_names(question)
     counts = _counts(targets, len(options))
     if not counts.all():
@@ -484,5 +480,4 @@ def _base(method: CalibrationMethod) -> str:
 
 
 def _is_fitted(method: CalibrationMethod) -> bool:
-    """Return whether a method has a parameter that is fitted on the examples."""
     return method.endswith("temperature") or _base(method) in ("batch", "head", "frequencies")

@@ -206,7 +206,6 @@ class _Selection:
     temperature: float = 1.0
 
     def mean(self, scores: Sequence[dict[_Candidate, Array]]) -> Array:
-        """Return the mean of the layers' log-probabilities, given the scores of all candidates."""
         chosen = zip(scores, self.candidates, self.temperatures, strict=True)
         return log_softmax(np.mean([tempered(each[one], t) for each, one, t in chosen], axis=0))
 

@@ -153,7 +153,6 @@ class QuestionReport:
 
 
 def accuracy(answers: ArrayLike, targets: ArrayLike) -> float:
-    """Return the share of answers that are right."""
     return float((np.asarray(answers) == np.asarray(targets)).mean())
 
 

@@ -335,7 +335,6 @@ def _with_risk(
 
 
 def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
-    """Combine the reports of all questions into one."""
     probabilities = np.concatenate([each.probabilities for each in reports])
     right = np.concatenate([each.right for each in reports])
     reordered = [each for each in reports if each.flips is not None]

@@ -74,7 +74,6 @@ def _margin(log_p: Array) -> Array:
 
 
 def has_margin(fitted: QuestionCalibration, log_p: Array) -> bool:
-    """Return whether further orders would not change the answer."""
     return fitted.margin is not None and bool(_margin(log_p) >= fitted.margin)
 
 

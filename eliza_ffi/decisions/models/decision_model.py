@@ -233,7 +233,6 @@ class DecisionModel:
 
     @property
     def max_options(self) -> int:
-        """The largest number of options of a question."""
         return MAX_LABELS if self._labels is None else len(self._labels)
 
     def ask(self, questions: Sequence[SystemoneQuestion], state: Any) -> list[QuestionPrompts]:
@@ -293,7 +292,6 @@ class DecisionModel:
         return QuestionPrompts(question, prompts, temperature, () if is_rated else order)
 
     def _variables(self, question: SystemoneQuestion, order: Sequence[int]) -> dict[str, Any]:
-        """Return the template's variables for a question."""
         options = []
         for i, label in zip(order, self._labels_of(question), strict=True):
             key, description = map(self._copy, question.options[i])
@@ -403,6 +401,5 @@ def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
 
 
 def _single(tokens_of: TokensOf, texts: Iterable[str]) -> list[int]:
-    """Return the tokens of all strings that are one token, without duplicates."""
     several = map(tokens_of, texts)
     return list(dict.fromkeys(tokens[0] for tokens in several if len(tokens) == 1))

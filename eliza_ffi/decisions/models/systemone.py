@@ -39,7 +39,6 @@ class SystemoneQuestion:
 
     @classmethod
     def of(cls, question: AskedQuestion, id: str) -> SystemoneQuestion:
-        """Convert a predicate, choice or score to this format."""
         asked = question.instructions
         if isinstance(question, Predicate):
             return cls(id, "noul", asked, _noul_options(question.if_true, question.if_false))
