@@ -391,7 +391,9 @@ def _key(
         return None
     if decision_model_of(session) is not None:  # it also depends on the sources of the questions
         return None
-    orders = given.get("orders") or getattr(given.get("calibration"), "orders", 1)
+    orders = given.get("orders")
+    if orders is None:
+        orders = getattr(given.get("calibration"), "orders", 1)
     n_asked = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in asked])
     if not isinstance(orders, int) or n_asked * orders > MOST_PROMPTS:
         return None
