@@ -1,4 +1,8 @@
-"""Convert an input and questions to a scoring request, and the scores to answers."""
+"""Check the settings of decisions, prepare their plans, and convert scores to answers.
+
+A :class:`DecisionPlan` has everything that depends only on the questions, the settings and the
+model. A session keeps the plans of recent calls, so that an equal call only tokenizes its input.
+"""
 
 from __future__ import annotations
 

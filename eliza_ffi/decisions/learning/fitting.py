@@ -165,6 +165,7 @@ def calibrate(
         examples=prompt_examples,
         inputs=sample_of(labelled.inputs, N_SAMPLE),
     )
+
     named = named_questions(asked)
     wanted = (labelled.targets != UNTOLD) | (method == "batch")  # which needs no answers
     names, every = [name for name, _ in named], [question for _, question in named]
@@ -182,6 +183,7 @@ def calibrate(
             _check_enough(method, names, answered, 2 * LEAST_EXAMPLES)
 
     check_enough(wanted)
+
     whole = rule != "constrained" or "unconditional" in bases
     asking = partial(ask_examples, model, whole=whole, stream={"cache": cache})
     seen, asked_about = asking(
@@ -191,6 +193,7 @@ def calibrate(
     plain = CONTENT_FREE if "contextual" in bases else (EMPTY,) if "unconditional" in bases else ()
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
+
     fitted = []
     for i, (name, question) in enumerate(named):
         targets = labelled.targets[asked_about[:, i], i]
