@@ -47,16 +47,8 @@ LONGEST = 60
 def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArgumentError:
     """Return the exception for a wrong argument.
 
-    Parameters
-    ----------
-    name
-        The argument's name.
-    expected
-        A description of valid values, which follows ``"must be"`` in the message.
-    value
-        The wrong value.
-    hint
-        The next step, if there is an obvious one.
+    `expected` describes valid values, and follows ``"must be"`` in the message. `hint` is the next
+    step, if there is an obvious one.
     """
     then = f"; {hint}" if hint else ""
     error = InvalidArgumentError(f"{name} must be {expected}, got {found(value)}{then}")
@@ -107,13 +99,7 @@ def check_text(name: str, value: Any) -> str:
 
 
 def check_unicode(text: str, what: str) -> None:
-    """Check that a string can be encoded as UTF-8.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the string contains a lone surrogate. The message begins with `what`.
-    """
+    """Check that a string has no lone surrogate; the message begins with `what`."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -8,10 +8,7 @@ from .label_set import (
     as_label_set,
     tokenize_choice,
 )
-from .prepared_labels import (
-    ChoiceCache,
-    PreparedLabels,
-)
+from .prepared_labels import PreparedLabels
 from .rank_result import RankLevel, RankResult
 from .token_tree import (
     TokenTreeDescriptor,
@@ -21,7 +18,6 @@ from .token_tree import (
 )
 
 __all__ = [
-    "ChoiceCache",
     "ChoiceResult",
     "LabelSet",
     "PreparedLabels",

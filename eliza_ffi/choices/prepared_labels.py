@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..checks import check_callable, check_kind, check_text
+from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.protocol import PreparedChoices
 from .label_set import LabelSet
@@ -45,18 +45,11 @@ class PreparedLabels(LabelSet[T]):
         self._made_by = weakref.ref(cache)
 
     def tokens_for(self, cache: ChoiceCache, lead: str = "") -> PreparedChoices:
-        """Return the tokenized labels, with `lead` before each; the tokens are kept for reuse.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If `cache` does not belong to the model that prepared the labels.
-        """
+        """Return the tokenized labels, with `lead` before each; the tokens are kept for reuse."""
         if self._made_by() is not cache:
             raise InvalidArgumentError(
                 "the labels were prepared for another model; prepare them with this model"
             )
-        check_text("lead", lead)
         if lead not in self._tokens:
             self._tokens[lead] = cache.prepare(self, lead)
         return self._tokens[lead]
@@ -68,19 +61,10 @@ class PreparedLabels(LabelSet[T]):
 class ChoiceCache:
     """The most recently used label sets of one model, tokenized. The cache is thread-safe.
 
-    Parameters
-    ----------
-    prepare
-        A function that tokenizes a label set, with a text before each label.
-
-    Attributes
-    ----------
-    prepare : callable
-        The function that tokenizes a label set without using the cache.
+    `prepare` tokenizes a label set, with a text before each label.
     """
 
     def __init__(self, prepare: Callable[[LabelSet[Any], str], PreparedChoices]) -> None:
-        check_callable("prepare", prepare)
         self.prepare = prepare
         self._of_texts: dict[tuple[tuple[str, ...], str], PreparedChoices] = {}
         self._lock = threading.Lock()
@@ -88,20 +72,11 @@ class ChoiceCache:
     def tokens_of(self, choices: LabelSet[Any], lead: str = "") -> PreparedChoices:
         """Return the tokens of a label set, from the cache if possible.
 
-        Parameters
-        ----------
-        lead
-            Text before each label that has no tokens in the prompt, such as a space.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the tokenizer cannot spell a label, or if another model prepared the labels.
+        `lead` is text before each label that has no tokens in the prompt, such as a space.
         """
         if isinstance(choices, PreparedLabels):
             return choices.tokens_for(self, lead)
-        check_text("lead", lead)
-        key = check_kind("choices", choices, LabelSet, "a LabelSet").texts, lead
+        key = choices.texts, lead
         with self._lock:
             tokens = self._of_texts.pop(key, None)
             if tokens is not None:
@@ -117,7 +92,6 @@ class ChoiceCache:
 
     def has(self, choices: LabelSet[Any]) -> bool:
         """Return whether the tokens of a label set are cached."""
-        check_kind("choices", choices, LabelSet, "a LabelSet")
         return isinstance(choices, PreparedLabels) or (choices.texts, "") in self._of_texts
 
     def clear(self) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from eliza_ffi import AsyncModel, Model, PreparedLabels
-from eliza_ffi.choices import ChoiceCache, LabelSet, TokenTreePayload
+from eliza_ffi.choices import LabelSet, TokenTreePayload
 from eliza_ffi.choices.label_set import string_choices
-from eliza_ffi.choices.prepared_labels import CHOICES_KEPT, SETS_KEPT
+from eliza_ffi.choices.prepared_labels import CHOICES_KEPT, SETS_KEPT, ChoiceCache
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 

@@ -246,10 +246,6 @@ def of_choices(model: Model) -> Iterator[Subject]:
     yield of(one.hierarchy, separator=" > ")
     yield of(one.payload, **both)
     yield of(choices.PreparedLabels, choices=one, cache=cache)
-    yield of(model.prepare_labels(["a"]).tokens_for, cache=cache)
-    yield of(choices.ChoiceCache, prepare=anything)
-    yield of(cache.tokens_of, choices=one)
-    yield of(cache.has, choices=one)
     yield of(choices.TokenTreeLeaf, name="a", tokens=(1,))
     yield of(choices.TokenTreeDescriptor, path="path", leaves=(leaf,))
     yield of(choices.TokenTreePayload, model_id="model", descriptors=(descriptor,))
@@ -529,6 +525,7 @@ LEFT_OUT = {
             "structured.TokenTexts.starting_with",
         ),
     },
+    "takes tokens, which only the package has": {"choices.PreparedLabels.tokens_for"},
     "takes seconds": {"decisions.DecisionReport.save_plots"},
     "called for every token, so a check would be slow": {
         *("library.CffiBinding.next", "library.CffiBinding.next_many"),
