@@ -649,9 +649,6 @@ class CffiBinding:
             )
             if interrupts or self._callbacks:
                 self._reraise_from_callbacks(stream.ctx)
-            if n == ERR_INVALID_ARG:
-                said = self._take(stream.error)
-                raise TokenTrieError(f"the library rejected the choices: {said}")
             if n < 0:
                 raise self._stream_error(stream, n, "choose")
         read = tuple(ffi.unpack(tokens, n))
