@@ -147,6 +147,7 @@ std::string InferenceContext::describe() {
     of_model.add("n_ctx_train", llama_model_n_ctx_train(model));
     of_model.add("n_embd", llama_model_n_embd(model));
     of_model.add("n_layer", llama_model_n_layer(model));
+    of_model.add("generates", shared->is_causal());
     of_model.add("mtp_head", shared->has_mtp_head());
     of_model.add("lora", adapters(*shared));
     of_model.add("placement", placement(model));
