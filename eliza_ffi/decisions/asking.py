@@ -15,7 +15,12 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..checks import wrong
-from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from ..errors import (
+    ChatTemplateError,
+    ContextFullError,
+    InvalidArgumentError,
+    NotSupportedError,
+)
 from ..library.protocol import EndingScores, Ranking
 from ..session.requests import generate_request
 from ..session.run import Run
@@ -112,6 +117,15 @@ class QuestionPlan:
             _check_for_model(self._model, how, joint, hidden)
             self._asked = systemone_questions(questions)
             return
+        self._is_encoder = is_encoder(session)
+        if self._is_encoder:
+            if hidden is None or any(hidden.is_scored):
+                raise NotSupportedError(
+                    "the model is an encoder, which cannot generate text: it answers only with a "
+                    'calibration of the method "head"'
+                )
+            self._layers = hidden.layers
+            return
         may_search = may_search and session.binding.supports("rank")
         n = len(questions)
         hidden = hidden or WantedHidden(((),) * n, (True,) * n)
@@ -149,6 +163,10 @@ class QuestionPlan:
         if self._model is not None:
             return self._about_by_model(session, self._model, given, allowed_probability)
         text = input_text(given)
+        if self._is_encoder:
+            whole = session.tokenize(text.strip(), add_special=True)
+            prompt = ScoredPrompt(self._generation(whole), positions=range(len(whole)))
+            return Asking(ScoreArgs([prompt]), self._means)
         unknown = [
             (prompt, prior)
             for prompt, prior in self._priors.items()
@@ -205,6 +223,11 @@ class QuestionPlan:
             priors = filter(None, map(self._priors.__getitem__, prompts))
             found.append(QuestionScores(orders, tuple(priors), hidden))
         return tuple(found)
+
+    def _means(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
+        """Return the mean of all tokens' embeddings as the hidden state of each question."""
+        mean = result.hidden[0].mean(axis=0, keepdims=True)
+        return tuple(QuestionScores((), hidden=mean if layers else None) for layers in self._layers)
 
     def _about_by_model(
         self, session: Session, model: DecisionModel, given: Any, allowed_probability: bool
@@ -284,6 +307,14 @@ def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> 
 
     at_most = session.decisions_at_once(at_once)
     return Run(session, steps, slot_id=args.slot_id, at_most=at_most)
+
+
+def is_encoder(session: Any) -> bool:
+    """Return whether the model of a session can only compute embeddings.
+
+    Some decision models are encoders, too, but answer with their own scores.
+    """
+    return getattr(session, "is_encoder", False) and decision_model_of(session) is None
 
 
 def check_model(model: Any) -> None:

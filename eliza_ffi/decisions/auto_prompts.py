@@ -18,7 +18,7 @@ from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from ..session.scoring import ScoreResult
 from ..session.task import Task
 from ..terminal import counted
-from .asking import QuestionPlan, orders_of, score_run
+from .asking import QuestionPlan, is_encoder, orders_of, score_run
 from .examples import UNTOLD, named_questions, read_examples
 from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
 from .models.model_asking import decision_model_of
@@ -72,10 +72,10 @@ def settings_of_prompts(
     check_one_of("prompt_order", order, ("auto", *PROMPT_ORDERS))
     check_one_of("prompt_format", form, ("auto", *PROMPT_FORMATS))
     check_one_of("prior", prior, ("auto", "options", "none"))
-    if prompt is not None or decision_model_of(session) is not None:
+    kind = "a custom prompt" if prompt is not None else _kind_without_prompts(session)
+    if kind is not None:
         for name in ("prompt_order", "prompt_format", "prior"):
             if arguments.get(name) not in (None, "auto", "none"):
-                kind = "a decision model" if prompt is None else "a custom prompt"
                 raise InvalidArgumentError(f"{name} has no effect with {kind}: leave it out")
         return PromptSettings(style, orders, prompt, examples=as_examples(questions, examples))
     named_format, named_order = declared(session)
@@ -92,6 +92,13 @@ def settings_of_prompts(
     for question, shown in shots:
         _check_room(session, question, settings, shown)
     return settings
+
+
+def _kind_without_prompts(session: Session) -> str | None:
+    """Return what the model is if it gets no prompts of ours, otherwise None."""
+    if is_encoder(session):
+        return "an encoder"
+    return None if decision_model_of(session) is None else "a decision model"
 
 
 def as_examples(

@@ -147,7 +147,9 @@ class EndpointApp:
         deadline = Deadline(self._state.settings.deadline)
         sender = _Sender(scope, receive, send, self._endpoint)
         try:
-            if not (self._state.generates or self._endpoint.embeds):
+            # A set with a head needs only embeddings. Other decisions raise an error later.
+            needs_text = not (self._endpoint.embeds or self._endpoint.decides)
+            if needs_text and not self._state.generates:
                 message = "the model cannot generate text; use /v1/embeddings"
                 raise HTTPError(501, message, "not_supported")
             body = await deadline.before_end(read_body(Request(scope, receive)))

@@ -108,19 +108,20 @@ def check_model(model: Model, settings: ServeSettings) -> bool:
     or does not support these settings.
     """
     text, question = "A cat sat on the mat.", Predicate("It is about an animal.")
+    generates = True
     try:
         model.decide(text, [question], **settings.asking)
     except ElizaError:
-        if settings.sets or not _only_embeds(model):
+        if not _only_embeds(model):
             raise
-        return False
+        generates = False
     for each in settings.sets.values():
         try:
             _check_options(each)
             model.decide(text, each.questions, **each.asking)
-        except (InvalidArgumentError, ContextFullError) as error:
+        except (InvalidArgumentError, ContextFullError, NotSupportedError) as error:
             raise type(error)(f"the set of questions {each.name!r}: {error}") from error
-    return True
+    return generates
 
 
 def _check_options(asked: QuestionSet) -> None:

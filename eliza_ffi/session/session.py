@@ -177,9 +177,19 @@ class Session:
         return self.at_once(asked)
 
     @lazy_property
-    def _is_on_cpu(self) -> bool:
+    def _facts(self) -> dict[str, Any]:
+        """The facts about the model that do not change; empty for an older library."""
         facts = self.describe() if self.binding.supports("describe") else {}
-        placement = facts.get("model", {}).get("placement", [])
+        return dict(facts.get("model", {}))
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether the model computes embeddings and cannot generate text."""
+        return not self._facts.get("generates", True)
+
+    @lazy_property
+    def _is_on_cpu(self) -> bool:
+        placement = self._facts.get("placement", [])
         return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
     @lazy_property

@@ -1,8 +1,9 @@
-"""Models that llama.cpp loads but that cannot generate text raise an error, and do not abort."""
+"""Models that cannot generate text raise an error. An encoder answers with a head."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import pytest
 from make_test_models import add_entries, read_tokenizer, vocabulary_file
 
 from eliza_ffi.async_model import AsyncModel
-from eliza_ffi.errors import ElizaError
+from eliza_ffi.classifier import Classifier
+from eliza_ffi.decisions import Choice, calibrate
+from eliza_ffi.errors import ElizaError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.server import check_model
-from eliza_ffi.serve.settings import ServeSettings
+from eliza_ffi.serve.settings import QuestionSet, ServeSettings
 
 WIDTH = 32
 HIDDEN = 64
@@ -129,11 +132,54 @@ def test_a_model_that_cannot_generate_is_rejected(
         model.generate([5, 6, 7], max_tokens=2)
 
 
-def test_a_server_of_an_encoder_answers_only_embeddings(tmp_path: Path, library: Library) -> None:
+WORDS = {"money": "bill invoice pay refund", "way": "parcel truck ship courier"}
+TOPIC = Choice("What is it about?", list(WORDS), name="topic")
+
+
+def labelled(n: int) -> list[tuple[str, str]]:
+    """Return texts of six words, and the topics whose words they have."""
+    draw = random.Random(n)
+    topics = draw.choices(list(WORDS), k=n)
+    return [(" ".join(draw.choices(WORDS[each].split(), k=6)), each) for each in topics]
+
+
+def test_an_encoder_answers_with_a_head_alone(tmp_path: Path, library: Library) -> None:
     path = tmp_path / "model.gguf"
     write_bert(path)
-    settings = ServeSettings("encoder")
-    bodies = {"embeddings": {"input": "hi"}, "completions": {"prompt": "hi"}}
+    rows, others = labelled(40), labelled(21)
+    with Model(path, library=library) as model:
+        with pytest.raises(NotSupportedError, match='only with a calibration of the method "head"'):
+            model.decide("a bill", TOPIC)
+        with pytest.raises(InvalidArgumentError, match='must be "auto" or "head" for an encoder'):
+            calibrate(model, TOPIC, rows, method="temperature")
+        with pytest.raises(InvalidArgumentError, match="no effect with an encoder"):
+            calibrate(model, TOPIC, rows, prior="options")
+        calibration = calibrate(model, TOPIC, rows)
+        found = model.decide_many([text for text, _ in others], TOPIC, calibration=calibration)
+        answers = [each["topic"] for each in found]
+        assert [each.value for each in answers] == [topic for _, topic in others]
+        tokens = model.tokenize(others[0][0])
+        states = model.binding.token_embeddings(model.session.ctx, tokens, range(len(tokens)))
+        head = calibration.questions[0].head
+        assert head is not None
+        log_p = head.log_probabilities(states.mean(axis=0)[None, None])
+        assert answers[0].distribution == pytest.approx(np.exp(log_p[0]), abs=1e-6)
+        classifier = Classifier(model, list(WORDS)).fit(*zip(*rows, strict=True))
+        assert classifier.score(*zip(*others, strict=True)) == 1.0
+
+
+def test_a_server_of_an_encoder_answers_embeddings_and_sets_with_heads(
+    tmp_path: Path, library: Library
+) -> None:
+    path = tmp_path / "model.gguf"
+    write_bert(path)
+    question = {"type": "choice", "instructions": "Topic?", "choices": list(WORDS)}
+    bodies = {
+        "embeddings": {"input": "hi"},
+        "completions": {"prompt": "hi"},
+        "decisions": {"model": "topics", "input": "a parcel by ship"},
+        "decisions?": {"model": "encoder", "input": "a parcel", "questions": [question]},
+    }
 
     async def scene(app: Any) -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=app)
@@ -141,13 +187,20 @@ def test_a_server_of_an_encoder_answers_only_embeddings(tmp_path: Path, library:
             return [await client.post(f"/v1/{name}", json=body) for name, body in bodies.items()]
 
     with Model(path, library=library) as model:
+        asked = QuestionSet(
+            "topics", (TOPIC,), {"calibration": calibrate(model, TOPIC, labelled(40))}
+        )
+        settings = ServeSettings("encoder", sets={"topics": asked})
         generates = check_model(model, settings)
         assert not generates
         app = make_app(AsyncModel.of(model), settings, generates=generates)
-        embedded, completed = asyncio.run(scene(app))
+        embedded, completed, decided, refused = asyncio.run(scene(app))
         expected = model.embed("hi")
     assert embedded.json()["data"][0]["embedding"] == pytest.approx(expected.tolist(), abs=1e-5)
     assert completed.status_code == 501
     assert (
         completed.json()["error"]["message"] == "the model cannot generate text; use /v1/embeddings"
     )
+    assert decided.json()["answers"][0]["choice"] == "way"
+    assert "only with a calibration" in refused.json()["error"]["message"]
+    assert refused.status_code == 501

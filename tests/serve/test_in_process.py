@@ -96,13 +96,6 @@ def test_errors_are_classified_by_the_argument_and_not_by_their_text(
     assert answer.status_code == 400 and answer.json()["error"]["param"] == param
 
 
-def test_an_application_of_an_encoder_rejects_requests_for_text() -> None:
-    model: Any = FailingModel(RuntimeError())
-    app = make_app(model, ServeSettings("tiny"), generates=False)
-    (answer,) = ask(app, ("POST", DECISIONS, decisions_body()))
-    assert answer.status_code == 501 and "/v1/embeddings" in answer.json()["error"]["message"]
-
-
 def test_the_log_has_a_failure_under_its_request_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -22,7 +22,7 @@ from ...checks import check_callback, check_number, check_one_of
 from ...errors import InvalidArgumentError, NotSupportedError
 from ...session.options import CacheOptions
 from ...session.requests import check_keywords
-from ..asking import WantedHidden, check_model
+from ..asking import WantedHidden, check_model, is_encoder
 from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..examples import (
     UNTOLD,
@@ -93,7 +93,8 @@ def calibrate(
     Parameters
     ----------
     model
-        An open model.
+        An open model. If it is an encoder, which cannot generate text, a head is fitted to the mean
+        of its token embeddings.
     questions
         In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
     examples
@@ -204,7 +205,7 @@ def calibrate(
         used, held_out = _split(len(targets), risk is not None)
         tried = tried_for[i]
         if "head" in tried and not _counts(targets[used], scored.n_options).all():
-            if method != "auto":
+            if method != "auto" or tried == ("head",):
                 _check_each_option(question, name, targets[used], risk is not None)
             tried = tuple(each for each in tried if _base(each) != "head")
         best = _fit_best(question_to(question), scored.at(used), tried)
@@ -412,11 +413,18 @@ def _wanted_hidden(
     targets: NDArray[np.intp],
 ) -> WantedHidden | None:
     """Return the hidden states that heads are fitted to; None if no head is tried."""
-    if method.startswith("head"):
+    encodes = _encodes(model)
+    if encodes and method not in ("auto", "head"):
+        raise InvalidArgumentError(
+            f'method must be "auto" or "head" for an encoder, which has no prompts, got {method!r}'
+        )
+    if encodes or method.startswith("head"):
         for i, (name, question) in enumerate(named):
             _check_each_option(question, name, targets[:, i])
-        layers = tuple(candidate_layers(model.session.hidden_shape[0]))
-        return WantedHidden((layers,) * len(named), (method != "head",) * len(named))
+        n_layers = model.session.hidden_shape[0]
+        layers = (n_layers,) if encodes else tuple(candidate_layers(n_layers))
+        is_scored = method != "head" and not encodes
+        return WantedHidden((layers,) * len(named), (is_scored,) * len(named))
     has_enough = [
         method == "auto" and bool(_counts(targets[:, i], option_count(question)).all())
         for i, (_, question) in enumerate(named)
@@ -431,10 +439,17 @@ def _tried(
 ) -> tuple[CalibrationMethod, ...]:
     if method != "auto":
         return (method,)
+    if _encodes(model):
+        return ("head",)
     without = {"unconditional"} if has_head or is_made(model, how) else set()
     if not has_head:
         without.add("head")
     return tuple(each for each in METHODS if _base(each) not in without)
+
+
+def _encodes(model: Any) -> bool:
+    """Return whether the model can only compute embeddings."""
+    return is_encoder(getattr(model, "session", None))
 
 
 def _layers_for(model: Any, how: PromptSettings) -> tuple[int, ...]:
