@@ -41,7 +41,7 @@ from .learning.stopping import AT_ONCE, has_margin
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .prompts import ask
-from .questions import Choice, MultiLabel, Question
+from .questions import Choice, MultiLabel, Question, values_of
 from .scoring import Array, QuestionScores, Rule
 from .think_budget import ThinkBudget, certainty
 from .wire import as_questions
@@ -401,10 +401,12 @@ def _key(
     n_asked = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in asked])
     if not isinstance(orders, int) or n_asked * orders > MOST_PROMPTS:
         return None
-    # The plan holds its calibration, so no other one has the same id. True differs from 1.
+    # The plan holds its calibration, so no other one has the same id.
     values = [id(value) if isinstance(value, Calibration) else value for value in given.values()]
     second = int(time.time()) if _reads_clock(session) else None
-    key = (asked, second, *given, *map(type, given.values()), *values)
+    # True differs from 1, and a member of an enumeration from the string that it is equal to.
+    options = [option for each in asked for option in values_of(each)]
+    key = (asked, second, *given, *map(type, (*options, *given.values())), *values)
     try:
         hash(key)
     except TypeError:

@@ -293,6 +293,13 @@ def text_of(value: Any, what: str = "the value") -> str:
         raise InvalidArgumentError(f"{what} is neither a string nor JSON: {error}") from error
 
 
+def values_of(question: Question) -> tuple[Value, ...]:
+    """Return the values of all options of a question, or of all its labels."""
+    if isinstance(question, MultiLabel):
+        return tuple(label.value for label in question.labels)
+    return question.values
+
+
 def renamed(question: Question, name: str) -> Question:
     if question.name == name:
         return question

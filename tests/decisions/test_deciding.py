@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -415,6 +416,20 @@ def test_a_failed_input_raises_or_returns_its_error(tiny_model: Model) -> None:
     found = tiny_model.decide_many(inputs, ANGRY, return_exceptions=True)
     assert [isinstance(one, Decision) for one in found] == [True, False, True]
     assert isinstance(found[1], InvalidArgumentError)
+
+
+@pytest.mark.parametrize("question", [Choice, MultiLabel])
+def test_equal_options_of_other_types_have_answers_of_their_own(
+    tiny_model: Model, question: Any
+) -> None:
+    class Color(str, enum.Enum):
+        RED, BLUE = "red", "blue"
+
+    for options in (list(Color), ["red", "blue"], list(Color)):
+        asked = question("Which?", options)
+        (answer,) = tiny_model.decide("The sky", asked).answers
+        values = list(answer.probabilities)
+        assert list(map(type, values)) == list(map(type, options))
 
 
 def test_a_plan_is_kept_for_equal_questions_and_settings(tiny_model: Model) -> None:
