@@ -65,11 +65,13 @@ def _pairs(prompts: Iterable[Item], labels: Iterable[Any]) -> Iterator[tuple[Ite
 def kept_or_raised(return_exceptions: bool, called: str) -> OnError:
     """Return the function that returns the exceptions of items, or raises them with a name.
 
-    The name of an item is `called` with its number, such as ``inputs[2]``.
+    The name of an item is `called` with its number, such as ``inputs[2]``. An error about another
+    argument, which all items have in common, stays as it is.
     """
 
     def raise_named(i: int, error: Exception) -> Any:
-        if isinstance(error, ElizaError) and error.args:
+        is_of_item = getattr(error, "argument", None) in (None, called.removesuffix("s"))
+        if is_of_item and isinstance(error, ElizaError) and error.args:
             error.args = (f"{called}[{i}]: {error.args[0]}", *error.args[1:])
         raise error
 

@@ -342,6 +342,8 @@ def test_an_error_ends_a_batch_or_is_returned_in_its_place(model: Model) -> None
     ):
         with pytest.raises(InvalidArgumentError, match=r"prompts\[1\]: the prompt is empty"):
             many()
+    with pytest.raises(InvalidArgumentError, match=r"^max_tokens must be"):  # of all prompts
+        model.generate_many(["a", "b"], 2.0)  # type: ignore[arg-type]
     found = model.choose_many(prompts, ["a", "b"], return_exceptions=True)
     assert [isinstance(one, InvalidArgumentError) for one in found] == [False, True, False] * 4
     assert model.generate("x", 2, timeout=0).tokens
