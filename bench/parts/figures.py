@@ -55,7 +55,7 @@ def in_turns(names: Iterable[str], n_rounds: int) -> Iterator[list[str]]:
     order = list(names)
     for _ in range(n_rounds):
         yield order
-        order = [*order[1:], order[0]]
+        order = [*order[1:], *order[:1]]
 
 
 def attempt(
