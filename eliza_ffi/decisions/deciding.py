@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
 """Keywords of the methods themselves, to suggest if one is misspelt."""
 
-MOST_PLANS, MOST_PROMPTS = 64, 256
-"""The number of plans that a session keeps, and the number of prompts of each of them."""
+MOST_PLANS, MOST_PROMPTS, MOST_OPTIONS = 64, 256, 4096
+"""The number of plans that a session keeps, and of prompts and options of each of them."""
 
 _fingerprint_of = once_for_each(fingerprint_of)
 
@@ -399,13 +399,14 @@ def _key(
     if orders is None:
         orders = getattr(given.get("calibration"), "orders", 1)
     n_asked = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in asked])
-    if not isinstance(orders, int) or n_asked * orders > MOST_PROMPTS:
+    options = [option for each in asked for option in values_of(each)]
+    is_large = len(options) > MOST_OPTIONS
+    if is_large or not isinstance(orders, int) or n_asked * orders > MOST_PROMPTS:
         return None
     # The plan holds its calibration, so no other one has the same id.
     values = [id(value) if isinstance(value, Calibration) else value for value in given.values()]
     second = int(time.time()) if _reads_clock(session) else None
     # True differs from 1, and a member of an enumeration from the string that it is equal to.
-    options = [option for each in asked for option in values_of(each)]
     key = (asked, second, *given, *map(type, (*options, *given.values())), *values)
     try:
         hash(key)

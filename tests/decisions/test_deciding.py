@@ -22,7 +22,7 @@ from eliza_ffi.choices.label_set import tokenize_choice
 from eliza_ffi.decisions import deciding
 from eliza_ffi.decisions.answers import Decision, MultiLabelAnswer
 from eliza_ffi.decisions.asking import QuestionPlan, orders_of, score_run
-from eliza_ffi.decisions.deciding import MOST_PROMPTS, plan_of
+from eliza_ffi.decisions.deciding import MOST_OPTIONS, MOST_PROMPTS, plan_of
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
 from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibration
@@ -441,7 +441,9 @@ def test_a_plan_is_kept_for_equal_questions_and_settings(tiny_model: Model) -> N
     with pytest.raises(InvalidArgumentError, match="orders must be"):  # although 1 == True
         plan_of(tiny_model, {"angry": ANGRY}, {"orders": True})
     many = [Predicate(f"Is it {i}?") for i in range(MOST_PROMPTS + 1)]
-    assert plan_of(tiny_model, many, {}) is not plan_of(tiny_model, many, {})
+    large = Choice("Which?", [f"option {i}" for i in range(MOST_OPTIONS + 1)])
+    for each in (many, large):
+        assert plan_of(tiny_model, each, {}) is not plan_of(tiny_model, each, {})
     examples = [("x", True)]
     shown = [plan_of(tiny_model, ANGRY, {"examples": examples}) for _ in range(2)]
     assert shown[0] is not shown[1]  # the list may change
