@@ -649,6 +649,10 @@ class CffiBinding:
             )
             if interrupts or self._callbacks:
                 self._reraise_from_callbacks(stream.ctx)
+            if n == ERR_INVALID_ARG:
+                said = self._take(stream.error)
+                kind = InvalidArgumentError if said.startswith("tokens[") else TokenTrieError
+                raise kind(f"the library rejected the prompt or the labels: {said}")
             if n < 0:
                 raise self._stream_error(stream, n, "choose")
         read = tuple(ffi.unpack(tokens, n))

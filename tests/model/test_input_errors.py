@@ -146,6 +146,12 @@ def test_a_wrong_prompt_is_named_in_the_error(face: Face, prompt: Any, expected:
     assert said(lambda: face.fill(prompt, SKELETON)) == message
 
 
+def test_a_token_outside_the_vocabulary_is_named(face: Face) -> None:
+    prompt = [5, 2**30]
+    for call in (lambda: face.choose(prompt, ["a", "b"]), lambda: face.generate(prompt, 1)):
+        assert f"tokens[1]: {2**30} is outside the vocabulary" in said(call)
+
+
 # ---- Shapes and actions -------------------------------------------------------------------------
 
 
