@@ -1,4 +1,4 @@
-"""What users would take instead: llama-server, typed-gguf, and classifiers on text features."""
+"""What users would take instead: llama-server, other libraries, classifiers on text features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from fetch_real_models import fetch
 
+from eliza_ffi.chat.template import template_of_model
 from eliza_ffi.decisions import Predicate, Score
+from eliza_ffi.model import Model
 
 from ..choosing.other_libraries import Peer
 from ..together.llama_server import asked, find_llama_server, serving
@@ -41,6 +43,7 @@ def peers_used() -> list[Peer]:
         "onnxruntime": "onnxruntime",
         "typed-gguf": "typed_gguf",
         "brier": "brier",
+        "AnyJev": "anyjev",
     }
     return [find_llama_server()[1], *(Peer.find(*each) for each in names.items())]
 
@@ -271,6 +274,57 @@ def mini_lm(data: DataSet, n: int) -> Classify:
     return lambda texts: np.array([embed(text) for text in texts])
 
 
+# AnyJev.
+
+
+class _AnyJevBackend:
+    """Our models as AnyJev asks them; AnyJev itself opens models with transformers or vLLM."""
+
+    name = "eliza-ffi"
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.tokenizer = model, self
+        self._facts = model.describe()["model"]
+        self.chat_template = self._facts["chat_template"]
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        return self._model.tokenize(text, add_special=add_special_tokens)
+
+    def apply_chat_template(self, messages: Any, **_: Any) -> str:
+        return template_of_model(self._facts).render(messages)
+
+    def next_token_logprobs(self, prompts: Sequence[str], token_ids: Any) -> list[Any]:
+        """Return the log-probabilities of label tokens, up to a constant that AnyJev ignores."""
+        found = []
+        for prompt, ids in zip(prompts, token_ids, strict=True):
+            labels = [self._model.detokenize([each]) for each in ids]
+            tokens = self._model.tokenize(prompt, add_special=True, parse_special=True)
+            chosen = self._model.choose(tokens, labels, probabilities=True)
+            shares = [(chosen.probabilities or {})[label] for label in labels]
+            found.append(np.log(np.maximum(shares, LEAST)))
+        return found
+
+
+def open_anyjev(subject: Subject, _: ExitStack) -> Ask:
+    """Ask AnyJev with its defaults: all rotations of the options, and a prior of the inputs."""
+    anyjev: Any = importlib.import_module("anyjev")
+    decider = anyjev.Decider(_AnyJevBackend(subject.model))
+
+    def ask(question: Question, texts: Sequence[str]) -> Probabilities:
+        options = [
+            f"{name}: {text}" if text else name for name, text in described_options(question)
+        ]
+        if isinstance(question, Predicate):
+            asked = anyjev.Question.noul(question.instructions)
+        elif isinstance(question, Score):
+            asked = anyjev.Question.score(question.instructions, levels=options)
+        else:
+            asked = anyjev.Question.choice(question.instructions, options)
+        return np.array([each.probs for each in decider.decide_batch(list(texts), asked)])
+
+    return ask
+
+
 MAJORITY = "majority class"
 PEERS = (
     AnswerMethod(MAJORITY, open_majority, reads_options=False),
@@ -282,6 +336,7 @@ PEERS = (
     AnswerMethod("plain prompt, list", partial(open_written_prompt, lists_options=True)),
     AnswerMethod("llama-server, hand-written loop", open_server),
     AnswerMethod("typed-gguf", open_typed_gguf, most_rows=50),
+    AnswerMethod("AnyJev", open_anyjev),
     *(
         AnswerMethod(
             f"{name}, {n} labels",
