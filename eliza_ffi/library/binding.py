@@ -250,10 +250,8 @@ class CffiBinding:
         `context_size` is the size of its context in tokens, for libraries that have one per stream;
         0 = the library's default.
         """
-        if not isinstance(ctx, self._ffi.CData):
-            self._check_ctx(ctx)
-        if not isinstance(config, StreamConfig):
-            raise wrong("config", "a StreamConfig", config)
+        self._check_ctx(ctx)
+        check_kind("config", config, StreamConfig, "a StreamConfig")
         stream = self._dialect.new_stream(ctx)
         struct, _alive = self._dialect.config(config, context_size)
         error = self._ffi.new("char **")
@@ -282,8 +280,7 @@ class CffiBinding:
 
     def close(self, stream: CffiStream) -> None:
         """Close a stream and free its slot. Closing a stream twice is allowed."""
-        if not isinstance(stream, CffiStream):
-            self._check_stream(stream)
+        self._check_stream(stream)
         stream.close()
 
     # ---- generate ---------------------------------------------------------------------------
@@ -321,6 +318,7 @@ class CffiBinding:
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Generate the next step: one token, or several that need no forward pass each."""
+        # As in _turn(), without a call: each token of a masked answer comes here.
         with ANY_TURN if type(stream) is CffiStream else stream.turn("generate"):
             pull = self._lib.eliza_inference_llm_stream_next
             return self._pull(stream, pull, TOKENS_PER_PULL, stream.count)
@@ -631,8 +629,7 @@ class CffiBinding:
         `mode` is a trie mode without flags. `scores` says whether to compute all probabilities.
         """
         choose = self._functions["llm_stream_choose"]
-        if not isinstance(choices, PreparedChoices):
-            raise wrong("choices", "a PreparedChoices", choices)
+        check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
         check_whole("mode", mode, 0)
         check_flag("scores", scores)
         ffi, ids = self._ffi, token_array(prompt)
@@ -891,10 +888,7 @@ class CffiBinding:
         as that token.
         """
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
-        for name, flag in (("add_special", add_special), ("parse_special", parse_special)):
-            if flag is not True and flag is not False:
-                check_flag(name, flag)
-        special = add_special, parse_special
+        special = check_flag("add_special", add_special), check_flag("parse_special", parse_special)
         cap = len(raw) + SPECIAL_TOKENS  # a token has at least one byte
         if "eliza_inference_tokenize_into" in self.library.functions:
             tokens = self._ffi.new("int32_t[]", cap)
