@@ -192,8 +192,7 @@ TEST(SharedPasses, ANewRequestIsServedInTheNextPasses) {
         EXPECT_EQ(eighth.counts().passes, 2);
         n_in_time += first_in_time && decoder->queue().scheduler().n_passes() - before <= 2 + 2 ? 1 : 0;
     }
-    // Beside other programs, this thread often wakes late. If requests had to wait for others, none would be in time.
-    EXPECT_GE(n_in_time, 2);
+    EXPECT_GE(n_in_time, n_rounds / 2);
     stopped = true;
     for (std::thread & thread : threads) thread.join();
 }
