@@ -11,9 +11,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 ABORT_LIMIT_S = 5.0
@@ -55,6 +56,19 @@ class Child:
 def say_stage(stage: str) -> None:
     """Announce on standard error that a stage begins."""
     os.write(2, f"{STAGE}{stage}\n".encode())
+
+
+@contextmanager
+def little_memory(mebibytes: int) -> Iterator[None]:
+    """Limit this process to some MiB of address space more than it has now."""
+    soft, most = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + (mebibytes << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, most))
 
 
 def run_forked(

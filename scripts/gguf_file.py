@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
-FORMATS = {
-    U8: "B",
-    I8: "b",
-    U16: "H",
-    I16: "h",
-    U32: "I",
-    I32: "i",
-    F32: "f",
-    BOOL: "B",
-    U64: "Q",
-    I64: "q",
-    F64: "d",
-}
+FORMATS = dict(
+    zip((U8, I8, U16, I16, U32, I32, F32, BOOL, U64, I64, F64), "BbHhIifBQqd", strict=True)
+)
 INTEGERS = (U8, I8, U16, I16, U32, I32, U64, I64)
 
 # Elements and bytes of a block, by the GGUF number of the tensor type.
@@ -59,10 +50,9 @@ class Gguf:
     version: int = 3
     n_entries: int | None = None
     n_tensors: int | None = None
-    edges: list[int] = field(default_factory=list)
 
     def copy(self) -> Gguf:
-        return replace(self, entries=list(self.entries), tensors=list(self.tensors), edges=[])
+        return replace(self, entries=list(self.entries), tensors=list(self.tensors))
 
     def index(self, key: bytes) -> int | None:
         return next((i for i, entry in enumerate(self.entries) if entry.key == key), None)
@@ -93,28 +83,29 @@ class Gguf:
         given = self.get(b"general.alignment")
         return given if isinstance(given, int) and 0 < given <= 4096 else 32
 
-    def to_bytes(self) -> bytes:
-        """Return the file, and set `edges` to the offsets at which its parts begin."""
-        parts: list[bytes] = [self.magic, struct.pack("<I", self.version)]
+    def header(self) -> list[bytes]:
+        """Return the parts of the header: magic, version, counts, entries, tensors."""
         n_tensors = len(self.tensors) if self.n_tensors is None else self.n_tensors
         n_entries = len(self.entries) if self.n_entries is None else self.n_entries
+        parts = [self.magic, struct.pack("<I", self.version)]
         parts.append(struct.pack("<QQ", n_tensors & 2**64 - 1, n_entries & 2**64 - 1))
-        parts.extend(entry_bytes(entry) for entry in self.entries)
+        parts.extend(map(entry_bytes, self.entries))
         for tensor in self.tensors:
             layout = f"<I{len(tensor.dims)}QIQ"
             numbers = (len(tensor.dims), *tensor.dims, tensor.kind, tensor.offset)
             parts.append(string_bytes(tensor.name) + struct.pack(layout, *numbers))
-        self.edges = []
-        at = 0
-        for part in parts:
-            self.edges.append(at)
-            at += len(part)
-        parts.append(b"\0" * (padded(at, self.alignment()) - at))
-        for tensor in self.tensors:
-            self.edges.append(sum(map(len, parts[-2:])) and at)
-            fill = padded(len(tensor.data), self.alignment()) - len(tensor.data)
-            parts.append(tensor.data + b"\0" * fill)
-        return b"".join(parts)
+        return parts
+
+    def edges(self) -> list[int]:
+        """Return the offsets of the header's parts, and the end of the header."""
+        return [*itertools.accumulate(map(len, self.header()), initial=0)]
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        out = bytearray()
+        for part in (b"".join(self.header()), *(tensor.data for tensor in self.tensors)):
+            out += part.ljust(padded(len(part), self.alignment()), b"\0")
+        return bytes(out)
 
 
 def padded(size: int, alignment: int) -> int:

@@ -18,7 +18,7 @@ from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import error_from_status
 from eliza_ffi.library.protocol import StreamConfig
 
-from .case import Broken, Case, Must
+from .case import Broken, Case, Must, cases
 
 DEPTH = 10_000
 HUGE = 20_000_000
@@ -148,21 +148,6 @@ SURE = (
 """The input that every function must reject."""
 
 
-def _json_cases() -> list[Case]:
-    return [
-        Case(
-            f"arguments: {function}, {name}",
-            partial(call, raw),
-            Must.FAIL if name in SURE else Must.END,
-            seconds=3,
-            mib=700,
-        )
-        for function, call in CALLS.items()
-        for name, raw in MALFORMED.items()
-        if "NUL" not in name or function in BY_LENGTH
-    ]
-
-
 # ---- Caches, options, long lists ----------------------------------------------------------------
 
 
@@ -259,17 +244,31 @@ def _many_breakers(stage: Stage) -> str:
 STOPS = [f"stop number {i}" for i in range(100_000)]
 LABELS = [f"choice {i}" for i in range(100_000)]
 LONG_LABELS = ["a" * 1_000_000, "b"]
+RAW = {
+    (function, name): partial(call, raw)
+    for function, call in CALLS.items()
+    for name, raw in MALFORMED.items()
+    if "NUL" not in name or function in BY_LENGTH
+}
 
 CASES = (
-    *_json_cases(),
     *(
         Case(
-            f"caches: 1,000 sets of labels{more}",
-            partial(_many_choice_sets, how),
-            Must.ANSWER,
-            seconds=60,
+            f"arguments: {function}, {name}",
+            run,
+            Must.FAIL if name in SURE else Must.END,
+            "",
+            3,
+            700,
         )
-        for how, more in (("canonical", ""), ("any", ", any tokenization"))
+        for (function, name), run in RAW.items()
+    ),
+    *cases(
+        "caches: 1,000 sets of labels, {} tokenization",
+        _many_choice_sets,
+        {"canonical": "canonical", "any": "any"},
+        Must.ANSWER,
+        seconds=60,
     ),
     Case("caches: 300 schemas", _many_skeletons, Must.ANSWER, seconds=60),
     Case("caches: 500 grammars", _many_grammars, Must.ANSWER, seconds=60),
@@ -283,10 +282,10 @@ CASES = (
         prepare=lambda _: _large_vocabulary(),
     ),
     Case("options: 20,000 breakers", _many_breakers, seconds=20, neighbour=True),
-    Case("options: 100,000 stop strings", partial(_with_stops, STOPS), seconds=5, neighbour=True),
-    Case(
-        "options: a stop string of 10 MB",
-        partial(_with_stops, ["a" * 10_000_000]),
+    *cases(
+        "options: {}",
+        _with_stops,
+        {"100,000 stop strings": STOPS, "a stop string of 10 MB": ["a" * 10_000_000]},
         seconds=5,
         neighbour=True,
     ),

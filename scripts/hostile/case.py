@@ -5,14 +5,17 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from stage import ACTIONS, PROMPT, Stage
 
 from eliza_ffi.model import Model
+
+T = TypeVar("T")
 
 
 class Must(enum.Enum):
@@ -41,13 +44,24 @@ class Case:
     says: str = ""  # a regular expression that the message of an error must match
     seconds: float = 2.0  # limits of CPU time, and of additional memory
     mib: float = 200.0
-    # Runs first and is not measured. By default, it opens the model.
-    prepare: Callable[[Stage], object] = _use
+    # Runs first and is not measured. By default, it opens the model. None = the case opens it.
+    prepare: Callable[[Stage], object] | None = _use
     # Whether another thread makes choices meanwhile. Each must take less than a second.
     neighbour: bool = False
     address_mib: int = 3000  # limit of additional address space, in MiB
     # Whether a death in llama.cpp's code is a known limitation, which is only reported.
     may_die_in_llama_cpp: bool = False
+
+
+def cases(
+    name: str,  # ``{}`` stands for the name of the item
+    run: Callable[[T, Stage], Any],
+    of: Mapping[str, T],
+    must: Must = Must.END,
+    **more: Any,  # further fields of `Case`
+) -> list[Case]:
+    """Return a case for each item, which runs with the item as its first argument."""
+    return [Case(name.format(key), partial(run, item), must, **more) for key, item in of.items()]
 
 
 class Neighbour:

@@ -17,7 +17,7 @@ from stage import ACTIONS, PROMPT, Stage
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import ElizaError
 
-from .case import Broken, Case, Must
+from .case import Broken, Case, Must, cases
 
 N_KILLS = 50
 # Passes have another shape when more of a prompt is cached. With the quantized embedded model, this
@@ -258,6 +258,10 @@ def _save_through_link(stage: Stage) -> str:
     return "replaced" if target.read_bytes() == old else "followed"
 
 
+def _save_nowhere(stage: Stage) -> None:
+    stage.model.save_prompt_cache(stage.folder / "no folder" / "prompt.slot", PROMPT)
+
+
 def _killed_while_saving(stage: Stage) -> str:
     """Kill processes while they save; the next save must remove their unfinished files."""
     draw = random.Random(1)
@@ -335,73 +339,49 @@ MODELS: dict[str, Callable[[Path], object]] = {
 }
 
 CASES = (
-    *(
-        Case(
-            f"slot file: {name}",
-            partial(_lie, change),
-            Must.FAIL,
-            says="slot file|saved state|context full|token",
-            seconds=5,
-            prepare=_save_first,
-        )
-        for name, change in LIES.items()
+    *cases(
+        "slot file: {}",
+        _lie,
+        LIES,
+        Must.FAIL,
+        says="slot file|saved state|context full|token",
+        seconds=5,
+        prepare=_save_first,
     ),
-    *(
-        Case(
-            f"slot file: the first {share:.1%}",
-            partial(_cut, share),
-            Must.FAIL,
-            says="slot file",
-            seconds=5,
-            prepare=_save_first,
-        )
-        for share in (0.0001, 0.01, 0.5, 0.999)
+    *cases(
+        "slot file: the first {}",
+        _cut,
+        {f"{share:.1%}": share for share in (0.0001, 0.01, 0.5, 0.999)},
+        Must.FAIL,
+        says="slot file",
+        seconds=5,
+        prepare=_save_first,
     ),
     Case("slot file: flipped bits", _flip, Must.ANSWER, seconds=20, prepare=_save_first),
-    *(
-        Case(
-            f"slot file: {name}, restored",
-            partial(_restore_from, make),
-            Must.FAIL,
-            says=r"other\.slot",
-            seconds=5,
-        )
-        for name, make in NO_FILES.items()
-    ),
-    *(
-        Case(f"slot file: {name}, overwritten", partial(_save_over, make), says=r"other\.slot")
-        for name, make in NO_FILES.items()
-    ),
-    Case("slot file: a link to a file, overwritten", _save_through_link),
-    Case(
-        "slot file: in a missing folder",
-        lambda stage: stage.model.save_prompt_cache(
-            stage.folder / "no folder" / "prompt.slot", PROMPT
-        ),
+    *cases(
+        "slot file: {}, restored",
+        _restore_from,
+        NO_FILES,
         Must.FAIL,
-        says="no folder",
+        says=r"other\.slot",
+        seconds=5,
     ),
+    *cases("slot file: {}, overwritten", _save_over, NO_FILES, says=r"other\.slot"),
+    Case("slot file: a link to a file, overwritten", _save_through_link),
+    Case("slot file: in a missing folder", _save_nowhere, Must.FAIL, "no folder"),
     Case(
         f"slot file: killed {N_KILLS} times while saving",
         _killed_while_saving,
         Must.ANSWER,
         seconds=60,
-        prepare=lambda _: None,
+        prepare=None,
     ),
-    *(
-        Case(
-            f"model file: {name}",
-            partial(_open_model, make),
-            Must.FAIL,
-            says=r"model\.gguf",
-            prepare=lambda _: None,
-        )
-        for name, make in MODELS.items()
-    ),
-    Case(
-        "model file: no trained context",
-        partial(_open_model, partial(_with_number, "llama.context_length", 0)),
+    *cases("model file: {}", _open_model, MODELS, Must.FAIL, says=r"model\.gguf", prepare=None),
+    *cases(
+        "model file: no trained {}",
+        _open_model,
+        {"context": partial(_with_number, "llama.context_length", 0)},
         says=r"model\.gguf",
-        prepare=lambda _: None,
+        prepare=None,
     ),
 )

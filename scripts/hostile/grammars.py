@@ -7,17 +7,19 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 from stage import CHAT, PROMPT, Stage
 
 from eliza_ffi import Gbnf, Sampling
-from eliza_ffi.errors import ElizaError, GenerationCancelledError
+from eliza_ffi.errors import GenerationCancelledError
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.structured import Lark, Regex
 
-from .case import Broken, Case, Must
+from .case import Broken, Case, Must, cases
 
 CANCEL_LIMIT_S = 0.5
 SMALL_STACK = 256 << 10
@@ -37,16 +39,18 @@ BOMBS = {
     "repetitions of repetitions": 'root ::= (("a"{1,999}){1,999}){1,999}',
     "20,000 groups deep": "root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000,
     "20,000 unclosed groups": "root ::= " + "(" * 20_000,
-    "300,000 references to a large rule": "root ::= "
-    + "x " * 300_000
-    + "\nx ::= "
-    + '"abcdef" ' * 100_000,
     "a million alternatives": "root ::= " + '"a" | ' * 1_000_000 + '"b"',
     "a rule that is only itself": "root ::= root",
     "left recursion": 'root ::= x "a"\nx ::= y\ny ::= x "b" | "c"',
-    "a character class of a megabyte": "root ::= [" + "a-z" * 300_000 + "]",
     "an undefined rule": "root ::= nothing",
     "an unclosed literal": 'root ::= "' + "a" * 1_000_000,
+}
+
+# Large but usable: the library must answer with them.
+LARGE = {
+    "300,000 references to a large rule": f"root ::= {'x ' * 300_000}\nx ::= "
+    + '"abcdef" ' * 100_000,
+    "a character class of a megabyte": "root ::= [" + "a-z" * 300_000 + "]",
 }
 
 
@@ -123,41 +127,34 @@ def _with_budget(steps: int, stage: Stage) -> str:
         stage.set_option("grammar_budget", "10000000")
 
 
-ONLY_LARGE = ("300,000 references to a large rule", "a character class of a megabyte")
-"""The grammars in `BOMBS` that are large but usable. The library must answer with them."""
-
-
 def _cancelled(stage: Stage) -> str:
     """Cancel a generation if its grammar still keeps it busy after 0.3 s."""
-    grammar = "root ::= " + "[a-z]? [A-Z]? [0-9]? " * 3000
     model = stage.model
     binding = model.binding
-    stream = binding.open(model.session.ctx, StreamConfig(gbnf_grammar=grammar))
-    ended: list[str] = []
+    grammar = "root ::= " + "[a-z]? [A-Z]? [0-9]? " * 3000
 
-    def generate() -> None:
+    def generate() -> str:
         try:
             binding.prefill(stream, model.prompt_tokens(PROMPT))
             for _ in range(50):
                 binding.next(stream)
-            ended.append("finished")
+            return "finished"
         except GenerationCancelledError:
-            ended.append("was cancelled")
-        except ElizaError as error:
-            ended.append(f"failed: {error}")
+            return "was cancelled"
 
-    thread = threading.Thread(target=generate)
-    thread.start()
-    thread.join(0.3)
-    begin = time.perf_counter()
-    if thread.is_alive():
-        binding.cancel(stream)
-        thread.join()
-    took = time.perf_counter() - begin
-    binding.close(stream)
-    if took > CANCEL_LIMIT_S:
-        raise Broken(f"{ended[0]} {took:.1f} s after it was cancelled")
-    return ended[0]
+    with (
+        closing(binding.open(model.session.ctx, StreamConfig(gbnf_grammar=grammar))) as stream,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        running = threads.submit(generate)
+        wait([running], 0.3)
+        begin = time.perf_counter()
+        if not running.done():
+            binding.cancel(stream)
+        ended = running.result()
+    if (took := time.perf_counter() - begin) > CANCEL_LIMIT_S:
+        raise Broken(f"{ended} {took:.1f} s after it was cancelled")
+    return ended
 
 
 def _triggered(kind: str, value: str, stage: Stage) -> str:
@@ -199,87 +196,42 @@ def _timed(run: Callable[[], object]) -> float:
 
 def _on_small_stack(run: Callable[[Stage], str], stage: Stage) -> str:
     """Run a function on a thread with a small stack, as some languages use."""
-    results: list[str] = []
-    errors: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            results.append(run(stage))
-        except BaseException as error:
-            errors.append(error)
-
     before = threading.stack_size(SMALL_STACK)
-    thread = threading.Thread(target=body)
-    thread.start()
-    threading.stack_size(before)
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(run, stage)
+        threading.stack_size(before)
+        return running.result()
 
+
+STACKED = {"20,000 groups deep": BOMBS["20,000 groups deep"], "5,000 rules": _chain(5_000)}
+STACKED_SHAPES = (
+    *("20,000 parentheses", "a repeated group of repetitions"),
+    "two ways to match a letter",
+)
 
 CASES = (
-    Case(
-        "grammar: exceeds its budget",
-        partial(_with_budget, 100),
-        Must.FAIL,
-        says="grammar_budget",
-    ),
-    *(
-        Case(
-            f"grammar: {name}",
-            partial(_one_token, grammar),
-            Must.ANSWER,
-            seconds=5,
-            neighbour=True,
-        )
-        for name, grammar in AMBIGUOUS.items()
-    ),
+    Case("grammar: exceeds its budget", partial(_with_budget, 100), Must.FAIL, "grammar_budget"),
+    *cases("grammar: {}", _one_token, AMBIGUOUS, Must.ANSWER, seconds=5, neighbour=True),
     Case("grammar: 9,000 optional letters, cancelled", _cancelled, Must.ANSWER, seconds=5),
-    *(
-        Case(
-            f"grammar: {name}",
-            partial(_one_token, grammar),
-            Must.ANSWER if name in ONLY_LARGE else Must.FAIL,
-            seconds=2,
-            neighbour=True,
-        )
-        for name, grammar in BOMBS.items()
+    *cases("grammar: {}", _one_token, BOMBS, Must.FAIL, neighbour=True),
+    *cases("grammar: {}", _one_token, LARGE, Must.ANSWER, neighbour=True),
+    *cases(
+        "grammar: {} rules in a chain",
+        _one_token,
+        {f"{n:,}": _chain(n) for n in (5_000, 100_000)},
+        neighbour=True,
     ),
-    *(
-        Case(
-            f"grammar: {n:,} rules in a chain",
-            partial(_one_token, _chain(n)),
-            seconds=2,
-            neighbour=True,
-        )
-        for n in (5_000, 100_000)
+    *cases(
+        "grammar: {}, on a small stack",
+        _on_small_stack,
+        {name: partial(_one_token, grammar) for name, grammar in STACKED.items()},
     ),
-    *(
-        Case(
-            f"grammar: {name}, on a small stack",
-            partial(_on_small_stack, partial(_one_token, grammar)),
-        )
-        for name, grammar in {
-            "20,000 groups deep": BOMBS["20,000 groups deep"],
-            "5,000 rules in a chain": _chain(5_000),
-        }.items()
-    ),
-    *(
-        Case(f"shape: {name}", partial(_filled, shape), seconds=3, mib=300, neighbour=True)
-        for name, shape in SHAPES.items()
-    ),
-    *(
-        Case(
-            f"shape: {name}, on a small stack",
-            partial(_on_small_stack, partial(_filled, SHAPES[name])),
-            seconds=3,
-        )
-        for name in (
-            "20,000 parentheses",
-            "a repeated group of repetitions",
-            "two ways to match a letter",
-        )
+    *cases("shape: {}", _filled, SHAPES, seconds=3, mib=300, neighbour=True),
+    *cases(
+        "shape: {}, on a small stack",
+        _on_small_stack,
+        {name: partial(_filled, SHAPES[name]) for name in STACKED_SHAPES},
+        seconds=3,
     ),
     Case("trigger: 800 tokens before a word", _cost_of_words, Must.ANSWER, seconds=120),
     Case(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import resource
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from faults.operations import OPERATIONS
+from forked import little_memory
 from make_test_models import cached_model
 from stage import Stage
 
@@ -43,18 +42,13 @@ def _under(mib: int, act: Callable[[Stage], Any], case: Stage) -> str:
     stage.model.describe()
     _other_model()
     getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
-    soft, most = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    held = pages * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (held + (mib << 20), most))
     error: ElizaError | None = None
     said = None
     try:
-        said = act(stage)
+        with little_memory(mib):
+            said = act(stage)
     except ElizaError as raised:
         error = raised
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, most))
     again = act(stage)
     if error is not None:
         raise error
@@ -71,7 +65,7 @@ CASES = tuple(
         partial(_under, mib, act),
         seconds=5,
         mib=400,
-        prepare=lambda _: None,
+        prepare=None,
         may_die_in_llama_cpp=True,
     )
     for name, act in (("open", _open), *((each.name, each.run) for each in USES))

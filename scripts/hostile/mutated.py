@@ -79,7 +79,7 @@ def cases(count: int, seed: int = 1) -> Sequence[Case]:
             seconds=20,
             mib=MEBIBYTES,
             address_mib=MEBIBYTES,
-            prepare=lambda _: None,
+            prepare=None,
         )
         for each in chosen(mutations, count, seed)
     ]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import resource
 import tempfile
 import time
 import traceback
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faults.preloaded import Preloaded
 from faults.symbols import Symbols, blamed
-from forked import run_forked
+from forked import little_memory, run_forked
 from stage import Stage
 
 from eliza_ffi.errors import ElizaError
@@ -90,38 +89,27 @@ class Trials:
             child = run_forked(lambda: self._perform(case, Path(folder)), wall)
         if child.report is not None:
             return Outcome(**child.report)
-        whose, place = blamed(self._symbols.names(self._watcher.died_at))
+        whose, place = blamed(self._symbols.names(self._watcher.report.stack_of_death()))
         came, how = ("hung", f"after {wall:g} s") if child.is_late else ("died", child.how)
         return Outcome(came, f"{how} in {place or '?'} {child.last_words}".strip(), whose=whose)
 
     def _perform(self, case: Case, folder: Path) -> dict[str, Any]:
         stage = Stage(self._library, folder)
-        case.prepare(stage)
+        if case.prepare is not None:
+            case.prepare(stage)
         before = stage.answers() if stage.was_used else None
-        held = _reset_peak_mib()
-        _limit_address_space(case.address_mib)
-        cpu = time.process_time()
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the memory
+        held, cpu = _peak_mib(), time.process_time()
         neighbour = Neighbour(stage.model) if case.neighbour else None
-        if neighbour is None:
+        with little_memory(case.address_mib), neighbour.choosing() if neighbour else nullcontext():
             report = _attempt(case, stage)
-        else:
-            with neighbour.choosing():
-                report = _attempt(case, stage)
+        report |= {"seconds": time.process_time() - cpu, "mib": _peak_mib() - held}
+        if neighbour is not None:
             report["waited"] = neighbour.longest
-            if neighbour.error is not None:
-                report["after"] = f"the other stream failed: {neighbour.error}"
-        report["seconds"] = time.process_time() - cpu
-        report["mib"] = _peak_mib() - held
-        _limit_address_space(None)
-        if before is not None and "after" not in report:
-            try:
-                answers = stage.answers()
-            except BaseException as error:
-                report["after"] = f"{type(error).__name__}: {error}"
-            else:
-                report["after"] = (
-                    "" if _are_same(answers, before) else f"expected {before}, got {answers}"
-                )
+        if neighbour is not None and neighbour.error is not None:
+            report["after"] = f"the other stream failed: {neighbour.error}"
+        elif before is not None:
+            report["after"] = _changes(stage, before)
         report["said"] = report["said"].replace(str(folder), "FOLDER")
         return report
 
@@ -134,30 +122,21 @@ def _attempt(case: Case, stage: Stage) -> dict[str, Any]:
     except Broken as error:
         return {"came": "broken", "said": str(error)}
     except BaseException as error:
-        places = traceback.extract_tb(error.__traceback__)[-3:]
-        where = ", ".join(f"{Path(place.filename).name}:{place.lineno}" for place in places)
-        said = f"{type(error).__name__}: {error} ({where})"
-        return {"came": "broken", "said": said}
+        last = " ".join(traceback.format_tb(error.__traceback__)[-3:])
+        return {"came": "broken", "said": f"{type(error).__name__}: {error} ({last})"}
 
 
-def _are_same(answers: list[Any], before: list[Any]) -> bool:
-    return all(
+def _changes(stage: Stage, before: list[Any]) -> str:
+    """Return how the answers differ from those before the case; empty = they are the same."""
+    try:
+        answers = stage.answers()
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    is_same = all(
         value == old_value and abs(probability - old) < MOST_DIFFERENCE
         for (value, probability), (old_value, old) in zip(answers, before, strict=True)
     )
-
-
-def _limit_address_space(mib: int | None) -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    soft = most if mib is None else held + (mib << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (soft, most))
-
-
-def _reset_peak_mib() -> float:
-    """Reset the process's peak memory; return the memory it holds now, in MiB."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return _peak_mib()
+    return "" if is_same else f"expected {before}, got {answers}"
 
 
 def _peak_mib() -> float:

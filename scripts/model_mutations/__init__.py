@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from fetch_llama_cpp import source_tree
 from gguf_file import Gguf, read_gguf
 
 from .companions import adapters, splits
-from .layout import flips, layout, tensors, truncations
-from .mutation import Files, Mutation
-from .values import additions, architectures, arrays, pairs, scalars
+from .edits import Change, Edit, applied
+from .layout import Files, flips, layout, model_of, tensors, truncations
+from .metadata import additions, architectures, arrays, pairs, scalars
 from .vocabulary import tokenizers
 
 __all__ = ["Files", "Gguf", "Mutation", "all_mutations", "chosen", "read_gguf"]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One way to break a file."""
+
+    kind: str
+    what: str  # a description, such as ``"llama.block_count = 0"``
+    # Returns the files by name. The first is the one to open; ``lora.gguf`` is an adapter to load
+    # with it.
+    files: Callable[[], Files]
 
 
 def known_names() -> tuple[list[str], list[str], list[str]]:
@@ -34,22 +47,36 @@ def all_mutations(base: Gguf, seed: int, n_random: int = 500) -> list[Mutation]:
     """Return all structured mutations, and `n_random` random ones of each random kind."""
     dice = random.Random(seed)
     names, keys, pre_tokenizers = known_names()
-    found: list[Mutation] = [
-        Mutation("unchanged", "as it is", lambda: {"model.gguf": base.copy().to_bytes()})
+    changes: dict[str, Iterator[Change]] = {
+        "unchanged": iter([("as it is", ())]),
+        "value": scalars(base),
+        "array": arrays(base),
+        "tokenizer": tokenizers(base, pre_tokenizers),
+        "architecture": architectures(base, names),
+        "addition": additions(base, keys),
+        "tensor": tensors(base),
+        "layout": layout(base),
+        "pair": pairs(base, dice, n_random),
+    }
+    files = {
+        "split": splits(base),
+        "adapter": adapters(base),
+        "truncated": truncations(base),
+        "flipped": flips(base, dice, n_random),
+    }
+
+    def edited(edits: Sequence[Edit]) -> Files:
+        return model_of(applied(base, edits))
+
+    made = {
+        kind: ((what, partial(edited, edits)) for what, edits in found)
+        for kind, found in changes.items()
+    }
+    return [
+        Mutation(kind, what, make)
+        for kind, found in (*made.items(), *files.items())
+        for what, make in found
     ]
-    found += scalars(base)
-    found += arrays(base)
-    found += tokenizers(base, pre_tokenizers)
-    found += architectures(base, names)
-    found += additions(base, keys)
-    found += tensors(base)
-    found += layout(base)
-    found += splits(base)
-    found += adapters(base)
-    found += truncations(base)
-    found += pairs(base, dice, n_random)
-    found += flips(base, dice, n_random)
-    return found
 
 
 def chosen(mutations: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
@@ -62,7 +89,5 @@ def chosen(mutations: Sequence[Mutation], count: int, seed: int) -> list[Mutatio
         dice.shuffle(group)
     taken: list[Mutation] = []
     while len(taken) < count and any(by_kind.values()):
-        for group in by_kind.values():
-            if group and len(taken) < count:
-                taken.append(group.pop())
-    return taken
+        taken += [group.pop() for group in by_kind.values() if group]
+    return taken[:count]

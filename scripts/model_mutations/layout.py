@@ -2,179 +2,146 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from gguf_file import ARRAY, BLOCKS, I32, STRING, U16, U32, U64, Gguf
 
-from .mutation import FLOATS, STAND_INS, Files, Mutation, edited, put, set_field, shown
+from .edits import FLOATS, STAND_INS, Change, put, set_field, shown
+
+Files = dict[str, bytes]
+Broken = tuple[str, Callable[[], Files]]
+"""A description, and a function that returns the files."""
 
 NAMES = (
-    b"",
-    b"x",
-    b"n" * 63,
-    b"n" * 64,
-    b"n" * 65,
-    b"a\0b",
-    b"\xff",
-    b"blk.0.ffn_gate_inp.weight",
-    b"blk.99.attn_q.weight",
-    b"rope_freqs.weight",
-    b"output.bias",
+    *(b"", b"x", b"n" * 63, b"n" * 64, b"n" * 65, b"a\0b", b"\xff"),
+    *(b"blk.0.ffn_gate_inp.weight", b"blk.99.attn_q.weight", b"rope_freqs.weight", b"output.bias"),
 )
+SIZES = (0, 1, 31, 32, 33, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)
+OFFSETS = (1, 31, 32, 2**31, 2**40, 2**63, 2**64 - 32, 2**64 - 1)
 
 
-def tensors(base: Gguf) -> Iterator[Mutation]:
-    """Yield files whose tensors have other names, sizes, types and offsets, or are missing."""
-
-    def change(i: int, what: str, place: bool = False, **parts: Any) -> Mutation:
-        def edit(gguf: Gguf) -> None:
-            gguf.tensors[i] = replace(gguf.tensors[i], **parts)
-            if place:
-                gguf.place_tensors()
-
-        return edited(base, "tensor", f"{base.tensors[i].name.decode()}: {what}", edit)
-
-    of_a_layer = [i for i, t in enumerate(base.tensors) if not t.name.startswith(b"blk.")]
-    of_a_layer += [i for i, t in enumerate(base.tensors) if t.name.startswith(b"blk.0.")]
-    for i in of_a_layer:
-        tensor = base.tensors[i]
-
-        def drop(gguf: Gguf, i: int = i) -> None:
-            del gguf.tensors[i]
-            gguf.place_tensors()
-
-        def again(gguf: Gguf, i: int = i) -> None:
-            gguf.tensors.append(gguf.tensors[i])
-            gguf.place_tensors()
-
-        yield edited(base, "tensor", f"without {tensor.name.decode()}", drop)
-        yield edited(base, "tensor", f"{tensor.name.decode()} twice", again)
-        beside = (tensor.name[:-7] + b".bias", tensor.name[:-7] + b".scale")
-        for name in (*NAMES, *beside):
-            yield change(i, f"named {shown(name)}", name=name)
-        for size in (0, 1, 31, 32, 33, 2**31, 2**32, 2**62, 2**63, 2**64 - 1):
-            for d in range(len(tensor.dims)):
-                dims = (*tensor.dims[:d], size, *tensor.dims[d + 1 :])
-                yield change(i, f"dims {dims}", dims=dims)
-        for dims in (
-            (),
-            tensor.dims[::-1],
-            (*tensor.dims, 1),
-            (*tensor.dims, 2),
-            (*tensor.dims, 0),
-            (*tensor.dims, 1, 1, 1),
-            (math.prod(tensor.dims),),
-            (2**33, 2**33),
-            (2**21, 2**21, 2**21, 2),
-        ):
-            yield change(i, f"dims {dims}", dims=dims)
-        for kind in range(45):
-            yield change(i, f"type {kind}", kind=kind)
-            if (
-                kind in BLOCKS and kind != tensor.kind
-            ):  # with as many bytes as a tensor of the type needs
-                n_items, n_bytes = BLOCKS[kind]
-                data = bytes(math.prod(tensor.dims) // n_items * n_bytes)
-                yield change(i, f"of type {kind}, zeros", place=True, kind=kind, data=data)
-        for kind in (2**31, 2**32 - 1):
-            yield change(i, f"type {kind}", kind=kind)
-        for offset in (1, 31, 32, 2**31, 2**40, 2**63, 2**64 - 32, 2**64 - 1):
-            yield change(i, f"offset {offset}", offset=offset)
-        if len(tensor.data) > 64 and tensor.kind == 0:
-            for real in FLOATS:
-                data = struct.pack("<f", real) * (len(tensor.data) // 4)
-                yield change(i, f"all {real}", data=data)
-        yield change(i, "all ones", data=b"\xff" * len(tensor.data))
-
-
-def layout(base: Gguf) -> Iterator[Mutation]:
-    """Yield files with another magic, version, counts, alignment or split keys."""
-
-    def set_to(name: str, value: Any) -> Mutation:
-        return edited(base, "layout", f"{name} = {shown(value)}", set_field(name, value))
-
-    for magic in (b"GGUF"[::-1], b"GGML", b"\0\0\0\0", b"gguf"):
-        yield set_to("magic", magic)
-    for version in (0, 1, 2, 4, 255, 3 << 24, 2**32 - 1):
-        yield set_to("version", version)
-    for name, count in (("n_entries", len(base.entries)), ("n_tensors", len(base.tensors))):
-        for wrong in (0, 1, count - 1, count + 1, 10**6, 2**31, 2**32, 2**62, 2**63, 2**64 - 1):
-            yield set_to(name, wrong)
-    for alignment in (0, 1, 2, 4, 8, 16, 31, 33, 64, 4096, 2**16, 2**31, 2**32 - 1):
-        edit = put(b"general.alignment", U32, alignment)
-        yield edited(base, "layout", f"general.alignment = {alignment}", edit)
-        yield edited(
-            base,
-            "layout",
-            f"general.alignment = {alignment}, tensors placed",
-            edit,
-            Gguf.place_tensors,
-        )
-    for kind, value in ((U64, 32), (STRING, b"32"), (I32, 32)):
-        edit = put(b"general.alignment", kind, value)
-        yield edited(base, "layout", f"general.alignment of type {kind}", edit)
-    for count in (0, 1, 2, 3, 65535):
-        edits = [put(b"split.count", U16, count)]
-        yield edited(base, "split", f"split.count = {count}", *edits)
-        for number in (0, 1, 65535):
-            more = [*edits, put(b"split.no", U16, number)]
-            yield edited(base, "split", f"split {number} of {count}", *more)
-            more.append(put(b"split.tensors.count", I32, len(base.tensors)))
-            yield edited(base, "split", f"split {number} of {count}, tensors counted", *more)
-    for kind, value, item_kind in STAND_INS:
-        for key in (b"split.count", b"split.no", b"split.tensors.count"):
-            edits = [
-                put(b"split.count", U16, 2),
-                put(b"split.no", U16, 0),
-                put(b"split.tensors.count", I32, len(base.tensors)),
-                put(key, kind, value, item_kind),
-            ]
-            yield edited(base, "split", f"{key.decode()} of type {kind}", *edits)
-
-
-def truncations(base: Gguf) -> Iterator[Mutation]:
-    """Yield files cut near the edges of their parts, and one with trailing bytes."""
-    gguf = base.copy()
-    data = gguf.to_bytes()
-    cuts = sorted({cut + d for cut in gguf.edges for d in (0, 1, 8)} | set(range(0, 64, 3)))
-    cuts += [len(data) - 1, len(data) - 32, len(data) // 2]
-    for cut in cuts:
-        yield Mutation("truncated", f"after {cut} bytes", partial(_model, data[:cut]))
-    yield Mutation("truncated", "1 MiB more", partial(_model, data + bytes(1 << 20)))
-
-
-def _model(data: bytes) -> Files:
+def model_of(data: bytes) -> Files:
     return {"model.gguf": data}
 
 
-def flips(base: Gguf, dice: random.Random, count: int) -> Iterator[Mutation]:
+def tensors(base: Gguf) -> Iterator[Change]:
+    """Yield files whose tensors have other names, sizes, types and offsets, or are missing."""
+    for i, tensor in enumerate(base.tensors):
+        name = tensor.name.decode()
+        if name.startswith("blk.") and not name.startswith("blk.0."):
+            continue  # all layers are alike
+
+        def drop(gguf: Gguf, i: int = i) -> None:
+            del gguf.tensors[i]
+
+        def repeat(gguf: Gguf, i: int = i) -> None:
+            gguf.tensors.append(gguf.tensors[i])
+
+        yield f"without {name}", [drop, Gguf.place_tensors]
+        yield f"{name} twice", [repeat, Gguf.place_tensors]
+        for what, parts in _others(base, i):
+
+            def change(gguf: Gguf, i: int = i, parts: dict[str, Any] = parts) -> None:
+                gguf.tensors[i] = replace(gguf.tensors[i], **parts)
+
+            yield f"{name}: {what}", [change, *([Gguf.place_tensors] if len(parts) == 2 else [])]
+
+
+def _others(base: Gguf, i: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield descriptions, and the changed fields of a tensor."""
+    tensor = base.tensors[i]
+    dims, stem = tensor.dims, tensor.name[:-7]
+    for name in (*NAMES, stem + b".bias", stem + b".scale"):
+        yield f"named {shown(name)}", {"name": name}
+    others = [(*dims[:d], size, *dims[d + 1 :]) for size in SIZES for d in range(len(dims))]
+    others += [(), dims[::-1], (*dims, 1), (*dims, 2), (*dims, 0), (*dims, 1, 1, 1)]
+    others += [(math.prod(dims),), (2**33, 2**33), (2**21, 2**21, 2**21, 2)]
+    for other in others:
+        yield f"dims {other}", {"dims": other}
+    for kind in (*range(45), 2**31, 2**32 - 1):
+        yield f"type {kind}", {"kind": kind}
+    for kind, (n_items, n_bytes) in BLOCKS.items():
+        if kind != tensor.kind:
+            data = bytes(math.prod(dims) // n_items * n_bytes)
+            yield f"of type {kind}, zeros", {"kind": kind, "data": data}
+    for offset in OFFSETS:
+        yield f"offset {offset}", {"offset": offset}
+    for real in FLOATS if len(tensor.data) > 64 and tensor.kind == 0 else ():
+        yield f"all {real}", {"data": struct.pack("<f", real) * (len(tensor.data) // 4)}
+    yield "all ones", {"data": b"\xff" * len(tensor.data)}
+
+
+def layout(base: Gguf) -> Iterator[Change]:
+    """Yield files with another magic, version, counts, alignment or split keys."""
+    wrong = (0, 1, 10**6, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)
+    n_entries, n_tensors = len(base.entries), len(base.tensors)
+    fields: dict[str, tuple[Any, ...]] = {
+        "magic": (b"GGUF"[::-1], b"GGML", b"\0\0\0\0", b"gguf"),
+        "version": (0, 1, 2, 4, 255, 3 << 24, 2**32 - 1),
+        "n_entries": (*wrong, n_entries - 1, n_entries + 1),
+        "n_tensors": (*wrong, n_tensors - 1, n_tensors + 1),
+    }
+    for name, values in fields.items():
+        for value in values:
+            yield f"{name} = {shown(value)}", [set_field(name, value)]
+    alignments: list[tuple[int, Any]] = [(U64, 32), (STRING, b"32"), (I32, 32)]
+    for exact in (0, 1, 2, 4, 8, 16, 31, 33, 64, 4096, 2**16, 2**31, 2**32 - 1):
+        alignments.append((U32, exact))
+    for kind, value in alignments:
+        edit = put(b"general.alignment", kind, value)
+        yield f"general.alignment = {value} (type {kind})", [edit]
+        yield f"general.alignment = {value} (type {kind}), placed", [edit, Gguf.place_tensors]
+    of_split = (b"split.count", b"split.no", b"split.tensors.count")
+    counted = put(of_split[2], I32, n_tensors)
+    numbers: tuple[int | None, ...] = (None, 0, 1, 65535)
+    for count, number in itertools.product((0, 1, 2, 3, 65535), numbers):
+        edits = [put(of_split[0], U16, count)]
+        if number is not None:
+            edits.append(put(of_split[1], U16, number))
+        yield f"split {number} of {count}", edits
+        yield f"split {number} of {count}, tensors counted", [*edits, counted]
+    for kind, value, item_kind in STAND_INS:
+        for key in of_split:
+            edits = [put(of_split[0], U16, 2), put(of_split[1], U16, 0), counted]
+            edits.append(put(key, kind, value, item_kind))
+            yield f"{key.decode()} = {shown(value)} (type {kind})", edits
+
+
+def truncations(base: Gguf) -> Iterator[Broken]:
+    """Yield files cut near the edges of their parts, and one with trailing bytes."""
+    data, edges = base.to_bytes(), base.edges()
+    cuts = {cut + more for cut in edges for more in (0, 1, 8)} | set(range(0, 64, 3))
+    for cut in sorted({*cuts, len(data) - 1, len(data) - 32, len(data) // 2}):
+        yield f"after {cut} bytes", partial(model_of, data[:cut])
+    yield "1 MiB more", partial(model_of, data + bytes(1 << 20))
+
+
+def flips(base: Gguf, dice: random.Random, count: int) -> Iterator[Broken]:
     """Yield files with one to eight changed bytes in the header."""
-    gguf = base.copy()
-    data = gguf.to_bytes()
-    head_end = next(edge for edge in reversed(gguf.edges) if edge)
+    data = base.to_bytes()
+    begin, *edges, end = base.edges()
     # Most of the header is the vocabulary, so half of the changes are made elsewhere in it.
-    texts = [i for i, entry in enumerate(base.entries) if entry.kind == ARRAY]
-    rest = [at for i, at in enumerate(gguf.edges[2:]) if i not in texts and at < head_end]
+    is_array = [False, False, *(entry.kind == ARRAY for entry in base.entries)]
+    rest = [begin, *(at for i, at in enumerate(edges) if i >= len(is_array) or not is_array[i])]
+
+    def files(seed: int) -> Files:
+        own = random.Random(seed)
+        broken = bytearray(data)
+        for _ in range(own.choice((1, 1, 2, 4, 8))):
+            at = own.randrange(end)
+            if own.random() < 0.5:
+                at = min(own.choice(rest) + own.randrange(64), end - 1)
+            flipped = broken[at] ^ 1 << own.randrange(8)
+            broken[at] = own.choice((own.randrange(256), flipped, 0, 255))
+        return model_of(bytes(broken))
+
     for number in range(count):
         seed = dice.getrandbits(32)
-
-        def files(seed: int = seed) -> Files:
-            own = random.Random(seed)
-            broken = bytearray(data)
-            for _ in range(own.choice((1, 1, 2, 4, 8))):
-                if own.random() < 0.5:
-                    at = min(own.choice(rest) + own.randrange(64), head_end - 1)
-                else:
-                    at = own.randrange(head_end)
-                broken[at] = own.choice(
-                    (own.randrange(256), broken[at] ^ 1 << own.randrange(8), 0, 255)
-                )
-            return {"model.gguf": bytes(broken)}
-
-        yield Mutation("flipped", f"bytes, {number} (seed {seed})", files)
+        yield f"bytes, {number} (seed {seed})", partial(files, seed)
