@@ -140,11 +140,11 @@ typedef struct {
  * position: 0 to 1024, or -1 (default) = off. */
 ELIZA_API int eliza_inference_llm_stream_set_logprobs(EliLlmStream * stream, int n_top, char ** err);
 
-/* Like eliza_inference_llm_stream_prefill(), and also writes the log-probabilities of these tokens after the tokens
- * before them. Each token has 1 + n_top entries in `out`: the token itself, then the n_top most probable tokens at its
- * position in descending order. The first token of a conversation has NaN and no alternatives (token -1). `cap` is the
- * number of entries for which `out` has room, at least n * (1 + n_top). A forward pass computes the logits of as many
- * tokens as fit into a batch and 64 MiB, whether or not the KV cache holds these tokens. On failure, the stream is
+/* Like eliza_inference_llm_stream_prefill(), and also writes the log-probability of each of these tokens, given all
+ * tokens before it. Each token has 1 + n_top entries in `out`: the token itself, then the n_top most probable tokens at
+ * its position in descending order. The first token of a conversation has NaN and no alternatives (token -1). `cap` is
+ * the number of entries for which `out` has room, at least n * (1 + n_top). A forward pass computes the logits of as
+ * many tokens as fit into a batch and 64 MiB, whether or not the KV cache holds these tokens. On failure, the stream is
  * unchanged. */
 ELIZA_API int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
                                                               int32_t n_top, eliza_token_logprob_t * out, uint64_t cap,
@@ -155,22 +155,22 @@ ELIZA_API int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * str
 ELIZA_API int eliza_inference_llm_hidden_states_supported(void); /* 1 */
 
 /* Writes hidden states of the last n_rows of these tokens, as if they followed the stream's tokens: for each of
- * n_layers layers, for each token, n_embd values. Layer i is the input of block i, counted from 0; the number of
- * layers is the output of the final norm. `layers` is ascending, from 1 to that number. eliza_inference_describe()
- * reports both numbers as "n_layer" and "n_embd". The values are not normalized to unit length. `cap` is the number
- * of values for which `out` has room. The tokens are not appended, and the stream is unchanged, also on failure.
+ * n_layers layers, for each token, n_embd values. Layer i is the input of block i, counted from 0, and layer n_layer is
+ * the output of the final norm. `layers` is ascending, from 1 to n_layer. eliza_inference_describe() reports "n_layer"
+ * and "n_embd". The values are not normalized to unit length. `cap` is the number of values for which `out` has room.
+ * The tokens are not appended, and the stream is unchanged, also on failure.
  *
- * If no other request is in the same forward pass, it stops after the deepest of these layers. The KV cache then does
- * not hold its tokens. The first n_kept of the tokens are decoded completely before, so that later calls find them. */
+ * If no other request is in the same forward pass, the pass stops after the deepest of these layers, and the KV cache
+ * does not keep its tokens. The first n_kept tokens are decoded completely beforehand, so later calls find them. */
 ELIZA_API int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
                                                            uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
                                                            uint64_t n_rows, float * out, uint64_t cap, char ** err);
 
 ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
 
-/* Writes the values that llama.cpp returns as the embedding of single tokens, *out_dim for each of these ascending
- * positions in `tokens`. They are not normalized. Some decision models return scores in this place. The tokens are read
- * without additional special tokens. `cap` is the number of values for which `out` has room; with less than
+/* Writes what llama.cpp returns as the embeddings of single tokens: *out_dim values for each of the ascending
+ * `positions` in `tokens`. The values are not normalized. For some decision models, they are scores. The tokens are
+ * read without additional special tokens. `cap` is the number of values for which `out` has room; with less than
  * n_positions * *out_dim, only *out_dim is written and the call returns ELIZA_ERR_INVALID_ARG. */
 ELIZA_API int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, uint64_t n,
                                                    const int32_t * positions, uint64_t n_positions, float * out,
@@ -358,11 +358,11 @@ ELIZA_API void eliza_inference_clear_token_trie(EliLlmStream * stream);
  * leaf. If the name does not fit, nothing is written, and the error message gives the size it needs. */
 ELIZA_API int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size_t cap, double * logprob_out);
 
-/* Computes the natural logarithm of every leaf's probability, defined as in eliza_inference_token_trie_leaf, in
- * the order of the payload. Leaves with identical tokens have one probability, which is reported for each. Call it
- * after a span was set and before its first token is generated. Afterwards the same scores are returned until the next
- * span. The forward passes are not repeated when the span is generated. Returns the number of leaves. If `cap` is 0,
- * nothing is computed; if `cap` is otherwise too small, the call fails and writes nothing. */
+/* Computes the natural logarithm of every leaf's probability, defined as in eliza_inference_token_trie_leaf, in the
+ * order of the payload. Leaves with identical tokens have one probability, which is reported for each. Call this
+ * function between setting a span and generating the span's first token. Later calls return the same scores until the
+ * next span starts. Generating the span does not repeat the forward passes. Returns the number of leaves. If `cap` is
+ * 0, nothing is computed; if `cap` is otherwise too small, the call fails and writes nothing. */
 ELIZA_API int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_out, size_t cap);
 
 /* ---- Masks: restrict the next token ------------------------------------------------------------ */
@@ -378,11 +378,10 @@ ELIZA_API int eliza_inference_llm_token_mask_supported(void); /* 1 */
 ELIZA_API int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint32_t * bits, size_t n_words,
                                                         char ** err);
 
-/* Makes these n tokens the next ones, without choosing among others. They do not need a forward pass each, and one
- * call of eliza_inference_llm_stream_next() returns as many of them as its buffers hold. An end-of-generation
- * token among them ends the generation. Replaces a token mask. The calls that remove a mask also remove forced
- * tokens, and a stream that rejects a mask also rejects forced tokens. An empty list removes the tokens that have
- * not been returned yet. */
+/* Sets the next n tokens of the text instead of choosing them. They do not need a forward pass each, and one call of
+ * eliza_inference_llm_stream_next() returns as many of them as its buffers hold. An end-of-generation token among them
+ * ends the generation. Replaces a token mask. The calls that remove a mask also remove forced tokens, and a stream that
+ * rejects a mask also rejects forced tokens. An empty list removes the tokens that have not been returned yet. */
 ELIZA_API int32_t eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens,
                                                                uint64_t n, char ** err);
 
@@ -423,7 +422,7 @@ ELIZA_API int eliza_inference_llm_rank_supported(void); /* 1 */
 /* Finds the k most probable labels that may follow the conversation and then the tokens of `after`, most probable
  * first. It does not compute the probability of every label: a label is at most as probable as each prefix of it, so
  * prefixes that are less probable than the k-th label need not be read. `ranked_out` has room for `cap` entries, k or
- * more. Leaves with identical tokens are one label, the first of them. The stream stays unchanged. It keeps the rows
+ * more. Leaves with identical tokens are one label, the first of them. The stream stays unchanged. It keeps the logits
  * that it has read until its conversation changes, so another ranking of the same labels needs fewer passes, or none.
  * On failure nothing is written. */
 ELIZA_API int32_t eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
@@ -462,8 +461,8 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 2; 1 = without "best"
  *   "logprobs"     true: compute "logprob" for all values, not only for choices
  *   "best"         true: with temperature 0, take the most probable of the "choices" as a whole
  *   "take_back"    first remove this number of bytes from the end of the answer, at most its last token. The rest of
- *                  that token is tokenized again together with "before". All other tokens of the answer stay as they
- *                  are, also with 0
+ *                  that token is tokenized again together with "before". The other tokens of the answer stay as they
+ *                  are; with 0, all tokens do
  *   "heal"         true: in the answer's first span, the prompt's last token may be tokenized again together with
  *                  the text that follows
  * Any other member is an error.
