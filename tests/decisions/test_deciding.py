@@ -6,7 +6,7 @@ import asyncio
 import enum
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,22 +23,14 @@ from eliza_ffi.decisions import deciding
 from eliza_ffi.decisions.answers import Decision, MultiLabelAnswer
 from eliza_ffi.decisions.asking import QuestionPlan, orders_of, score_run
 from eliza_ffi.decisions.deciding import MOST_OPTIONS, MOST_PROMPTS, plan_of
-from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
-from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibration
+from eliza_ffi.decisions.learning.calibration import Calibration
 from eliza_ffi.decisions.learning.fitting import calibrate
 from eliza_ffi.decisions.learning.report import evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
-from eliza_ffi.decisions.prompts import (
-    AnswerStyle,
-    AskedQuestion,
-    RenderedQuestion,
-    ask,
-    option_count,
-)
+from eliza_ffi.decisions.prompts import AnswerStyle, AskedQuestion, RenderedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.decisions.scoring import Rule, log_softmax
-from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import (
     ContextFullError,
     GenerationCancelledError,
@@ -229,8 +221,6 @@ def test_allowed_probability_is_the_probability_of_the_first_tokens(
             first = {tokens[0] for tokens in label_tokens(model, asked, how)}
             masses.append(sum(math.exp(log_p(model, prompt, token)) for token in first))
         assert answer.allowed_probability == pytest.approx(np.mean(masses), rel=1e-2)
-    plain = model.decide(INPUT, TEAM)["team"]
-    assert plain.allowed_probability is None
 
 
 def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
@@ -299,13 +289,9 @@ def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
 
     choice = Choice("What now?", ["RESPOND", "IGNORE", "STOP"])
     answer = model.decide("hello", choice, prompt=write, **F32)["0"]
-    expected = model.choose(
-        "message: hello\nWhat now?\naction: ",
-        ["RESPOND", "IGNORE", "STOP"],
-        probabilities=True,
-        **F32,
-    )
-    assert dict(answer.probabilities) == pytest.approx(expected.probabilities, abs=CLOSE)
+    actions, text = ["RESPOND", "IGNORE", "STOP"], "message: hello\nWhat now?\naction: "
+    expected = model.choose(text, actions, probabilities=True, **F32).probabilities
+    assert dict(answer.probabilities) == pytest.approx(expected, abs=CLOSE)
     beginning = model.decide(
         "hello",
         [choice, Choice("What now?!", ["RESPOND", "IGNORE"])],
@@ -373,12 +359,10 @@ def test_concurrent_decisions_run_two_at_a_time_on_cpu(
         with ThreadPoolExecutor(8) as threads:
             found = list(threads.map(lambda given: model.decide(given, QUESTIONS, **F32), inputs))
     elif how == "tasks":
-        async_model = AsyncModel.of(model)
 
         async def all_of_them() -> list[Decision]:
-            return await asyncio.gather(
-                *(async_model.decide(each, QUESTIONS, **F32) for each in inputs)
-            )
+            face = AsyncModel.of(model)
+            return await asyncio.gather(*(face.decide(each, QUESTIONS, **F32) for each in inputs))
 
         found = asyncio.run(all_of_them())
     else:
@@ -481,93 +465,42 @@ def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monk
     assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
 
 
-def remove_functions(monkeypatch: pytest.MonkeyPatch, model: Model, *names: str) -> None:
-    """Simulate a library without some functions."""
-    supports = model.binding.supports
-    monkeypatch.setattr(
-        model.binding, "supports", lambda name: name not in names and supports(name)
-    )
-    model.session.choices.clear()
-
-
 def test_the_error_of_an_older_library_names_the_missing_function(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove_functions(monkeypatch, tiny_model, "score_endings")
+    monkeypatch.setattr(tiny_model.binding, "supports", lambda name: name != "score_endings")
     with pytest.raises(NotSupportedError, match="it has no llm_stream_score_endings"):
         tiny_model.decide(INPUT, ANGRY)
-
-
-def calibration_of(
-    model: Model, questions: Mapping[str, AskedQuestion], **settings: Any
-) -> Calibration:
-    """Return a calibration with a temperature of 2."""
-    return Calibration(
-        **{
-            "model": fingerprint_of(model),
-            "rule": "constrained",
-            "answer_style": "letters",
-            "orders": 2,
-            "prompt": "default",
-            "prompt_format": "chat" if model.describe()["model"]["chat_template"] else "plain",
-            "questions": tuple(
-                QuestionCalibration(
-                    question=question_to(question),
-                    method="temperature",
-                    n_examples=100,
-                    nll={"none": 1.0, "temperature": 0.9},
-                    shares=(1 / option_count(question),) * option_count(question),
-                    mean_probability=0.7,
-                    temperature=2.0,
-                )
-                for question in questions.values()
-            ),
-            **settings,
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"answer_style": "letters", "orders": 2},
-        {"answer_style": "text", "orders": 1, "scoring": "mean"},
-    ],
-)
-def test_a_calibration_provides_settings_and_is_applied(
-    model: Model, settings: dict[str, Any]
-) -> None:
-    questions = {"team": TEAM, "angry": ANGRY}
-    of_prompts = {name: settings[name] for name in ("answer_style", "orders")}
-    rule = settings.get("scoring", "constrained")
-    calibration = calibration_of(model, questions, rule=rule, **of_prompts)
-    found = model.decide(INPUT, questions, calibration=calibration, **F32)
-    plain = model.decide(INPUT, questions, **settings, **INPUT_FIRST, **F32)
-    assert (found.calibrated, plain.calibrated) == (True, False)
-    for name in questions:
-        raw = np.sqrt(plain[name].distribution)  # exp(log p / 2)
-        assert found[name].distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
 
 
 FITTED = [(f"message {i}: hello", {"team": "sales" if i % 3 else "a"}) for i in range(12)]
 SHOWN = [("I paid twice.", {"team": "send it back"}), ("A car, please.", {"team": "sales"})]
 
 
-def test_a_calibration_stores_all_settings_of_the_prompts(model: Model, tmp_path: Path) -> None:
-    settings: Any = {"prompt_order": "input-first", "prompt_format": "plain", "prior": "options"}
-    path = tmp_path / "team.json"
-    calibrate(model, TEAM, FITTED, method="temperature", prompt_examples=SHOWN, **settings).save(
-        path
-    )
-    calibration = Calibration.load(path)
-    assert {name: getattr(calibration, name) for name in settings} == settings
-    assert calibration.questions[0].examples == (("I paid twice.", 1), ("A car, please.", 2))
-    found = model.decide(INPUT, TEAM, calibration=path, **F32)["team"]
-    plain = model.decide(INPUT, TEAM, examples=SHOWN, **settings, **F32)["team"]
-    raw = np.array(plain.distribution) ** (1 / calibration.questions[0].temperature)
-    assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
+@pytest.mark.parametrize(
+    ("settings", "rule", "examples"),
+    [
+        ({"answer_style": "letters", "orders": 2}, "constrained", []),
+        ({"answer_style": "text", "orders": 1}, "mean", []),
+        ({"prior": "options"}, "constrained", SHOWN),
+    ],
+)
+def test_a_calibration_provides_settings_and_is_applied(
+    model: Model, tmp_path: Path, settings: Any, rule: Rule, examples: Any
+) -> None:
+    settings, path = {**INPUT_FIRST, **settings}, tmp_path / "team.json"
+    shown = {"rule": rule, "prompt_examples": examples}
+    calibrate(model, TEAM, FITTED, method="temperature", **settings, **shown).save(path)
+    (fitted,) = Calibration.load(path).questions
+    found = model.decide(INPUT, TEAM, calibration=path, **F32)
+    plain = model.decide(INPUT, TEAM, scoring=rule, examples=examples, **settings, **F32)
+    assert (found.calibrated, plain.calibrated) == (True, False)
+    raw = np.array(plain["team"].distribution) ** (1 / fitted.temperature)
+    assert found["team"].distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
+    assert np.abs(np.subtract(found["team"].distribution, plain["team"].distribution)).max() > 0.01
     report = evaluate(model, TEAM, FITTED, calibration=path)
-    assert (report.prompt_order, report.prior, report.n_examples) == ("input-first", "options", 2)
+    assert {name: getattr(report, name) for name in settings} == settings
+    assert (report.rule, report.n_examples) == (rule, len(examples))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from eliza_ffi.decisions.learning.fitting import calibrate
 from eliza_ffi.decisions.learning.pictures import coverage_curve
 from eliza_ffi.decisions.learning.report import DecisionReport, evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
-from eliza_ffi.decisions.prompts import RenderedQuestion
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.model import Model
@@ -113,12 +113,10 @@ def test_answers_that_depend_on_the_order_are_flips(scripted_model: MakeModel) -
 def test_reorder_affects_only_the_flips(scripted_model: MakeModel) -> None:
     model = scripted_model(OUTPUTS, first_bonus=1.0)
     once, often = (evaluate(model, TONE, TONE_EXAMPLES, reorder=n).to_json() for n in (1, 6))
-    for one, other in (
-        (once["overall"], often["overall"]),
-        *zip(once["questions"], often["questions"], strict=True),
-    ):
+    for one in (once["overall"], *once["questions"]):
         assert one.pop("flips") is None
-        assert other.pop("flips") > 0
+    for one in (often["overall"], *often["questions"]):
+        assert one.pop("flips") > 0
     assert once == often
     averaged = evaluate(model, TONE, TONE_EXAMPLES, orders=6)
     assert averaged.overall.nll != once["overall"]["nll"]
@@ -127,13 +125,9 @@ def test_reorder_affects_only_the_flips(scripted_model: MakeModel) -> None:
 
 def test_each_example_is_asked_once_about_its_questions(model: ScriptedModel) -> None:
     counts: list[tuple[int, int | None]] = []
-    evaluate(
-        model, [TONE, URGENT, MOOD], EXAMPLES, progress=lambda done, n: counts.append((done, n))
-    )
-    assert [(call[0], len(call[1]), call[2]) for call in model.calls] == [
-        (["0", "1", "2"], 3, False),
-        (["3"], 1, False),
-    ]
+    evaluate(model, [TONE, URGENT, MOOD], EXAMPLES, progress=lambda *now: counts.append(now))
+    calls = [(call[0], len(call[1]), call[2]) for call in model.calls]
+    assert calls == [(["0", "1", "2"], 3, False), (["3"], 1, False)]
     assert counts == [(1, 4), (2, 4), (3, 4), (4, 4)]
     evaluate(model, TONE, [("0", {"tone": "calm"})], rule="bytes")
     assert model.calls[-1][2]
@@ -144,10 +138,8 @@ def test_each_label_has_its_own_report(scripted_model: MakeModel) -> None:
     outputs = {each.instructions: np.log(TRUTHS) for each in topics.predicates}
     examples = [("0", {"topics": ["sport", "money"]}), ("1", {"topics": ["money"]})]
     report = evaluate(scripted_model(outputs), topics, examples)
-    assert [(each.name, each.accuracy) for each in report.questions] == [
-        ("topics: sport", 1.0),
-        ("topics: money", 0.5),
-    ]
+    found = [(each.name, each.accuracy) for each in report.questions]
+    assert found == [("topics: sport", 1.0), ("topics: money", 0.5)]
 
 
 @pytest.mark.parametrize("rule", ["constrained", "full", "mean", "bytes"])
@@ -188,22 +180,6 @@ def test_a_calibration_improves_held_out_metrics(method: Any, scripted_model: Ma
         assert fitted.overall.accuracy == raw.overall.accuracy
 
 
-def test_a_calibration_provides_the_settings_of_the_prompts(scripted_model: MakeModel) -> None:
-    outputs, examples = drawn(20)
-    model = scripted_model(outputs)
-    calibration = calibrate(
-        model, TONE, examples, method="temperature", rule="bytes", answer_style="letters", orders=3
-    )
-    report = evaluate(model, TONE, examples, calibration=calibration)
-    assert (report.rule, report.answer_style, report.orders) == ("bytes", "letters", 3)
-    log_p = [
-        calibration.apply(0, model.scores(given, TONE, PromptSettings(orders=3), True))
-        for given, _ in examples
-    ]
-    y = [["calm", "angry", "sad"].index(answers["tone"]) for _, answers in examples]
-    assert report.overall.nll == pytest.approx(metrics.nll(log_p, y))
-
-
 @pytest.mark.slow
 def test_calibrated_decisions_match_the_evaluation(tiny_model: Model, tmp_path: Path) -> None:
     values = ["calm", "angry", "sad"]
@@ -213,10 +189,9 @@ def test_calibrated_decisions_match_the_evaluation(tiny_model: Model, tmp_path: 
         for i, text in enumerate(texts * 3)
     ]
     questions = [TONE, URGENT, MOOD]
-    calibrate(tiny_model, questions, examples, method="contextual+temperature").save(
-        tmp_path / "c.json"
-    )
-    calibration = Calibration.load(tmp_path / "c.json")
+    path = tmp_path / "c.json"
+    calibrate(tiny_model, questions, examples, method="contextual+temperature").save(path)
+    calibration = Calibration.load(path)
     raw = evaluate(tiny_model, questions, examples)
     fitted = evaluate(tiny_model, questions, examples, calibration=calibration)
     assert raw.model == fitted.model == calibration.model
@@ -234,15 +209,12 @@ def test_calibrated_decisions_match_the_evaluation(tiny_model: Model, tmp_path: 
 
 def test_invalid_arguments_are_rejected_before_the_model_runs(model: ScriptedModel) -> None:
     one: Any = EXAMPLES[:1]
-    for settings, reason in (
-        ({"rule": "best"}, "the scoring rule must be .* got 'best'"),
-        ({"reorder": 0}, "reorder must be a whole number from 1 to 64, got 0"),
-        ({"bins": 0}, "bins must be a whole number from 1 to 1000, got 0"),
-        ({"orders": 65}, "from 1 to 64, got 65"),
-    ):
-        more: dict[str, Any] = settings
-        with pytest.raises(InvalidArgumentError, match=reason):
-            evaluate(model, [TONE, URGENT, MOOD], one, **more)
+    with pytest.raises(InvalidArgumentError, match="the scoring rule must be .* got 'best'"):
+        evaluate(model, TONE, one, rule="best")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="reorder must be .* from 1 to 64, got 0"):
+        evaluate(model, TONE, one, reorder=0)
+    with pytest.raises(InvalidArgumentError, match="bins must be .* from 1 to 1000, got 0"):
+        evaluate(model, TONE, one, bins=0)
     with pytest.raises(InvalidArgumentError, match="no example answers 'urgent'"):
         evaluate(model, [TONE, URGENT], EXAMPLES[3:])
     with pytest.raises(InvalidArgumentError, match="no example answers 'tone'"):
@@ -279,13 +251,9 @@ def test_the_json_contains_every_metric(report: DecisionReport) -> None:
     assert tone["confusion"] == [[2, 0, 0], [0, 0, 0], [0, 1, 1]]
     assert tone["coverage"][0] == {"threshold": 0.0, "coverage": 1.0, "accuracy": 0.75}
     assert len(tone["bins"]) == 10
-    assert tone["bins"][6] == {
-        "low": 0.6,
-        "high": 0.7,
-        "n": 1,
-        "probability": pytest.approx(0.7),
-        "accuracy": 1.0,
-    }
+    probability = pytest.approx(0.7)
+    bin = {"low": 0.6, "high": 0.7, "n": 1, "probability": probability, "accuracy": 1.0}
+    assert tone["bins"][6] == bin
     assert "probabilities" not in tone
 
 
@@ -343,41 +311,26 @@ def test_the_error_of_a_long_example_contains_its_length(
 
 def test_long_examples_are_skipped_with_on_skip(small_model: Model) -> None:
     skipped: list[tuple[int, str]] = []
-    report = evaluate(
-        small_model, URGENT, MANY, on_skip=lambda place, why: skipped.append((place, why))
-    )
+    report = evaluate(small_model, URGENT, MANY, on_skip=lambda *each: skipped.append(each))
     assert [place for place, _ in skipped] == [1, 4, 7, 10, 13]
     assert all(why.startswith("an input of 5,200 characters: ") for _, why in skipped)
     without = [example for example in MANY if example[0] is not LONG]
     assert report.overall.n == len(without) == 10
     alone = evaluate(small_model, URGENT, without)
     assert report.overall.nll == pytest.approx(alone.overall.nll, abs=1e-6)
-    fitted = calibrate(
-        small_model, URGENT, MANY, method="temperature", on_skip=lambda place, why: None
-    )
+    fitted = calibrate(small_model, URGENT, MANY, method="temperature", on_skip=Mock())
     same = calibrate(small_model, URGENT, without, method="temperature")
     assert fitted.questions[0].n_examples == 10
     assert fitted.questions[0].temperature == pytest.approx(same.questions[0].temperature, rel=1e-4)
     with pytest.raises(InvalidArgumentError, match="at least 10 examples of 'urgent', got 8"):
-        calibrate(small_model, URGENT, MANY[:12], on_skip=lambda place, why: None)
+        calibrate(small_model, URGENT, MANY[:12], on_skip=Mock())
     none = [("x", {}), (LONG, {"urgent": True})]
-    reason = "no example can be used; example 1: an input of 5,200 char"
-    with pytest.raises(InvalidArgumentError, match=reason):
-        evaluate(small_model, URGENT, none, on_skip=lambda place, why: None)
+    with pytest.raises(InvalidArgumentError, match="no example can be used; example 1: an input"):
+        evaluate(small_model, URGENT, none, on_skip=Mock())
 
 
 def test_an_error_of_the_prompt_function_is_not_skipped(small_model: Model) -> None:
-    skipped: list[int] = []
-
-    def write(given: str, asked: RenderedQuestion) -> str:
-        raise InvalidArgumentError("nothing to say")
-
+    write, skip = Mock(side_effect=InvalidArgumentError("nothing to say")), Mock()
     with pytest.raises(InvalidArgumentError, match="^nothing to say$"):
-        evaluate(
-            small_model,
-            URGENT,
-            [("x", {"urgent": True})],
-            prompt=write,
-            on_skip=lambda place, why: skipped.append(place),
-        )
-    assert skipped == []
+        evaluate(small_model, URGENT, [("x", {"urgent": True})], prompt=write, on_skip=skip)
+    skip.assert_not_called()
