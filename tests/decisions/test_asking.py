@@ -259,10 +259,9 @@ def test_prompts_contain_the_requested_orders_and_letters(tiny_model: Model) -> 
 
 
 def set_template(monkeypatch: pytest.MonkeyPatch, model: Model, source: str) -> ChatTokenizer:
-    session = model.session
-    facts = model.describe()["model"]
+    session, facts = model.session, model.describe()["model"]
     template = ChatTemplate(
-        source, facts["bos_token"], facts["eos_token"], add_bos=bool(facts["add_bos"])
+        source, facts["bos_token"], facts["eos_token"], add_bos=facts["add_bos"]
     )
     chat = ChatTokenizer(template, session.tokenize, session.detokenize)
     monkeypatch.setattr(session, "_chat", chat)
@@ -312,24 +311,17 @@ def test_spaces_at_the_end_of_a_template_belong_to_the_answer(
 
 
 @pytest.mark.slow
-def test_a_gemma_prompt_contains_an_empty_thought(
-    library: Library, random_model_path: Callable[..., Path]
-) -> None:
-    path = random_model_path("gemma-4", n_embd=32, n_layers=1, seed=1)
-    with Model(path, library=library, n_ctx=256, n_threads=1) as model:
-        assert all(
-            text.endswith("<|turn>model\n<|channel>thought\n<channel|>") for text in shown(model)
-        )
+@pytest.mark.parametrize("model", ["gemma-4"], indirect=True)
+def test_a_gemma_prompt_contains_an_empty_thought(model: Model) -> None:
+    thought = "<|turn>model\n<|channel>thought\n<channel|>"
+    assert all(text.endswith(thought) for text in shown(model))
 
 
-def test_a_model_without_a_template_gets_plain_text(
-    library: Library, random_model_path: Callable[..., Path]
-) -> None:
-    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
-    with Model(path, library=library, n_ctx=256, n_threads=1) as model:
-        text = ask(QUESTIONS[0]).text
-        assert shown(model, " hello ")[0] == f"<s> Text: hello\n\n{text}\nAnswer:"
-        assert shown(model, "")[0] == f"<s> Text: \n\n{text}\nAnswer:"
+@pytest.mark.parametrize("model", ["llama-spm"], indirect=True)
+def test_a_model_without_a_template_gets_plain_text(model: Model) -> None:
+    text = ask(QUESTIONS[0]).text
+    assert shown(model, " hello ")[0] == f"<s> Text: hello\n\n{text}\nAnswer:"
+    assert shown(model, "")[0] == f"<s> Text: \n\n{text}\nAnswer:"
 
 
 TWICE = "{% for m in messages %}<|im_start|>{{ m.content }}|{{ m.content }}<|im_end|>{% endfor %}"
@@ -343,11 +335,8 @@ def test_prompts_are_tokenized_whole_if_the_template_repeats_them(
     assert chat.around(["user"]) is None
     found = prompts_of(tiny_model, given, PromptSettings())
     lead = f"{given.strip()}\n\n" if given else ""
-    expected = [
-        chat.tokens([{"role": "user", "content": lead + ask(question).text}])
-        for question in QUESTIONS
-    ]
-    assert found == expected
+    contents = [lead + ask(question).text for question in QUESTIONS]
+    assert found == [chat.tokens([{"role": "user", "content": each}]) for each in contents]
     assert [len(controls(tiny_model, tokens)) for tokens in found] == [3] * len(QUESTIONS)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFValueType, GGUFWriter
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from label_scores import answered, label_scores, made_of
 from large_vocabularies import DECISION_MODEL_TYPES
@@ -96,11 +96,8 @@ def test_code_labels_are_at_most_255_single_tokens() -> None:
 def test_a_predicate_uses_all_single_token_spellings() -> None:
     words = Words(["yes", "Yes", "NO"])
     labels = typed_labels(words.single, NOUL)
-    assert [label.text for label in labels] == ["true", "false"]
-    assert [label.tokens for label in labels] == [
-        (words.ids["yes"], words.ids["Yes"]),
-        (words.ids["NO"],),
-    ]
+    yes, no = (words.ids["yes"], words.ids["Yes"]), (words.ids["NO"],)
+    assert labels == [("true", yes), ("false", no)]
     with pytest.raises(ModelError, match="the label 'no' must be one token"):
         typed_labels(Words(["yes"]).single, NOUL)
 
@@ -112,22 +109,17 @@ def test_scores_have_digits_and_a_code_also_counts_with_a_leading_space() -> Non
     assert labels[1] == ("B", (ord("B"), WORDS.ids[" B"]))
 
 
+LOGITS = np.random.default_rng(7).normal(0.0, 3.0, size=(2, 9))
+
+
+def softmax(logits: Any, temperature: float) -> Any:
+    weights = np.exp(np.asarray(logits) / temperature)
+    return weights / weights.sum()
+
+
 def typed_texts(words: Words, keys: Sequence[str]) -> list[str]:
     question = SystemoneQuestion("q", "choice", "?", tuple((key, None) for key in keys))
     return [label.text for label in typed_labels(words.single, question)]
-
-
-@pytest.mark.parametrize(
-    ("keys", "labels"),
-    [
-        (["z", "B", "a"], ["z", "B", "a"]),
-        (["z", "é", "a"], ["A", "B", "C"]),
-        ([f"o{i}" for i in range(26)], list(LETTERS)),
-        ([f"o{i}" for i in range(150)], [*DIGITS, *LETTERS, *LETTERS.lower()[:24]]),
-    ],
-)
-def test_options_have_their_own_letters_or_codes(keys: list[str], labels: list[str]) -> None:
-    assert typed_texts(WORDS, keys) == labels
 
 
 def test_too_few_labels_in_the_vocabulary_are_rejected() -> None:
@@ -152,10 +144,11 @@ def reference_codes(words: Words, keys: Sequence[str]) -> list[str]:
 @given(
     st.lists(st.sampled_from([*DIGITS, *PAIRS[:60], "#7", "100"]), unique=True),
     st.one_of(
-        st.lists(st.sampled_from(LETTERS + "abc"), min_size=1, unique=True),
+        st.lists(st.sampled_from(LETTERS + "abcé"), min_size=1, unique=True),
         st.integers(1, 50).map(lambda n: [f"o{i}" for i in range(n)]),
     ),
 )
+@example(DIGITS, [f"o{i}" for i in range(150)])
 def test_codes_match_the_reference_implementation(single: list[str], keys: list[str]) -> None:
     words = Words(single)
     assert typed_texts(words, keys) == reference_codes(words, keys)
@@ -186,6 +179,11 @@ def test_the_type_decides_whether_true_comes_first(type: str) -> None:
     keys = [option["key"] for option in variables["options"]]
     true_first = type in ("openjev", "lfm2-d1")
     assert keys == (["true", "false"] if true_first else ["false", "true"])
+    if type not in ("lev", "lfm2-d1"):  # these have more labels than options
+        asked = ask(build(type, temperatures={"noul": 0.6}), NOUL)
+        shown = softmax(LOGITS[0, :2], 0.6)
+        expected = shown if true_first else shown[::-1]
+        assert asked.probabilities([LOGITS[0, :2]]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_lev_sorts_the_keys_of_all_json() -> None:
@@ -243,18 +241,13 @@ def test_only_lfm2_d1_accepts_none_as_input() -> None:
             ask(build(type), NOUL, None)
 
 
-@pytest.mark.parametrize(
-    ("type", "most"),
-    [("openjev", 52), ("lev", 255), ("nimble", 255), ("pplx-decider", 255), ("lfm2-d1", 255)],
-)
-def test_the_number_of_labels_limits_the_number_of_options(type: str, most: int) -> None:
-    enough = Words([*PAIRS, *YES_NO, *DIGITS])
-    model = build(type, words=enough)
+@pytest.mark.parametrize("type", TYPES)
+def test_the_number_of_labels_limits_the_number_of_options(type: str) -> None:
+    most = 52 if type == "openjev" else 255
+    model = build(type, words=Words([*PAIRS, *YES_NO, *DIGITS]))
     assert model.max_options == most
     assert len(ask(model, choice_of(most)).prompts[0].labels) == most
-    with pytest.raises(
-        InvalidArgumentError, match=f"'q': expected at most {most} options .*got {most + 1}$"
-    ):
+    with pytest.raises(InvalidArgumentError, match=f"'q': .* at most {most} .*got {most + 1}$"):
         ask(model, choice_of(most + 1))
 
 
@@ -271,9 +264,7 @@ def test_text_that_looks_like_a_control_token_stays_text() -> None:
 
 def test_an_ambiguous_control_token_is_rejected() -> None:
     looks = "<s>{% if '<end>' in state %}other{% endif %}{{ state | upper }}{{ state[0] }}<end>"
-    with pytest.raises(
-        InvalidArgumentError, match="'angry' or the input contains the text of a control token"
-    ):
+    with pytest.raises(InvalidArgumentError, match="'angry' or the input contains the text of a"):
         ask(build(template=looks), NOUL, "<end>")
 
 
@@ -331,16 +322,11 @@ def test_an_input_with_images_or_audio_is_rejected(kind: str) -> None:
 
 def test_questions_are_converted_to_the_systemone_format() -> None:
     of = SystemoneQuestion.of
-    assert of(Predicate("Is it?", if_true="so"), "p") == SystemoneQuestion(
-        "p", "noul", "Is it?", (("true", "so"), ("false", None))
-    )
-    choice = Choice("Which?", [Option("a", "A"), Option(True), "true"], none="none of these")
-    assert of(choice, "c").options == (
-        ("a", "A"),
-        ("true (bool)", None),
-        ("true", None),
-        ("none of these", None),
-    )
+    expected = SystemoneQuestion("p", "noul", "Is it?", (("true", "so"), ("false", None)))
+    assert of(Predicate("Is it?", if_true="so"), "p") == expected
+    choice = Choice("Which?", [Option("a", "A"), Option(True), "true"], none="neither")
+    keys = ("true (bool)", "true", "neither")
+    assert of(choice, "c").options == (("a", "A"), *((key, None) for key in keys))
     score = Score("How?", [Level("low"), Level("high", "very")])
     assert of(score, "s").options == (("0", "low"), ("1", "high: very"))
 
@@ -348,9 +334,8 @@ def test_questions_are_converted_to_the_systemone_format() -> None:
 def test_questions_in_systemone_format_keep_their_json() -> None:
     read = SystemoneQuestion.read
     noul = {"type": "noul", "instructions": [1, {"a": None}], "criteria": {"true": {"x": 1}}}
-    assert read(noul, "n") == SystemoneQuestion(
-        "n", "noul", [1, {"a": None}], (("true", {"x": 1}), ("false", None))
-    )
+    options = (("true", {"x": 1}), ("false", None))
+    assert read(noul, "n") == SystemoneQuestion("n", "noul", [1, {"a": None}], options)
     assert read({"type": "noul", "instructions": "?"}, "n").options[0] == ("true", None)
     choice = {"type": "choice", "instructions": "?", "criteria": {"a": None, "b": [1]}}
     assert read(choice, "c").options == (("a", None), ("b", [1]))
@@ -371,9 +356,7 @@ def test_the_error_of_a_malformed_question_names_its_id(given_question: Any, mes
         SystemoneQuestion.read(given_question, "my id")
 
 
-BUCKETS = {"choice": 9.0} | {
-    f"choice.{name}": i for i, name in enumerate(("2", "3_5", "6_10", "11"), 1)
-}
+BUCKETS = {"choice": 9.0, "choice.2": 1, "choice.3_5": 2, "choice.6_10": 3, "choice.11": 4}
 LEV_BUCKETS = {"choice": 9.0, "choice.small": 1, "choice.mid": 2, "choice.large": 3}
 
 
@@ -408,14 +391,6 @@ def test_a_temperature_must_be_a_number_above_0(value: Any) -> None:
         build(temperatures={"choice.2": value})
 
 
-LOGITS = np.random.default_rng(7).normal(0.0, 3.0, size=(2, 9))
-
-
-def softmax(logits: Any, temperature: float) -> Any:
-    weights = np.exp(np.asarray(logits) / temperature)
-    return weights / weights.sum()
-
-
 @pytest.mark.parametrize("type", ["openjev", "nimble", "pplx-decider"])
 @pytest.mark.parametrize("question", [CHOICE, SCORE], ids=["choice", "score"])
 def test_probabilities_are_the_softmax_of_the_logits(
@@ -425,15 +400,6 @@ def test_probabilities_are_the_softmax_of_the_logits(
     p = asked.probabilities([LOGITS[0, :3]])
     assert p == pytest.approx(softmax(LOGITS[0, :3], 1.7), abs=1e-12)
     assert asked.probabilities([LOGITS[0, :3] - 40.0]) == pytest.approx(p, abs=1e-12)
-
-
-@pytest.mark.parametrize("type", ["openjev", "nimble", "pplx-decider"])
-def test_the_probability_of_true_is_returned_first_in_any_order(type: str) -> None:
-    asked = ask(build(type, temperatures={"noul": 0.6}), NOUL)
-    shown = softmax(LOGITS[0, :2], 0.6)
-    true_first = type == "openjev"
-    expected = shown if true_first else shown[::-1]
-    assert asked.probabilities([LOGITS[0, :2]]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_probabilities_of_two_orders_are_averaged() -> None:
@@ -512,13 +478,11 @@ def test_type_template_and_temperatures_are_read_from_the_file(tmp_path: Path) -
 
 def test_unsupported_types_are_rejected_by_name(tmp_path: Path) -> None:
     file = model_file(tmp_path / "m.gguf", {"llama.decision.type": "clef"})
-    with pytest.raises(
-        NotSupportedError, match="unsupported type 'clef', which has .*; supported: openjev"
-    ):
+    with pytest.raises(NotSupportedError, match="type 'clef', which has .*; supported: openjev"):
         of(file)
 
 
-TYPE, NOUL_TEMPERATURE = "llama.decision.type", "llama.decision.temperature.noul"
+TYPE, NOUL_OF_FILE = "llama.decision.type", "llama.decision.temperature.noul"
 
 
 @pytest.mark.parametrize(
@@ -527,9 +491,9 @@ TYPE, NOUL_TEMPERATURE = "llama.decision.type", "llama.decision.temperature.noul
         ({TYPE: "new"}, NotSupportedError, "unsupported type 'new'; supported: openjev, lev"),
         ({TYPE: "lev"}, ModelError, "the file has no template"),
         (
-            {TYPE: "lev", NOUL_TEMPERATURE: 0.0, TEMPLATE: "x"},
+            {TYPE: "lev", NOUL_OF_FILE: 0.0, TEMPLATE: "x"},
             ModelError,
-            r"the entry temperature\.noul must .* got 0\.0",
+            r"the entry temperature\.noul must",
         ),
         ({TYPE: "lev", TEMPLATE: "{% if %}"}, ChatTemplateError, ".*not valid"),
     ],
@@ -575,11 +539,8 @@ def random_model(request: pytest.FixtureRequest, library: Library) -> Any:
 
 
 def test_every_model_type_answers_every_kind_of_question(random_model: Model) -> None:
-    random_decision_model = made_of(random_model)
-    ten = SystemoneQuestion("ten", "choice", "Which?", tuple((f"no. {i}", None) for i in range(10)))
-    for asked in random_decision_model.ask(
-        [NOUL, CHOICE, SCORE, ten], {"text": "It broke.", "n": 2}
-    ):
+    questions, state = [NOUL, CHOICE, SCORE, choice_of(10)], {"text": "It broke.", "n": 2}
+    for asked in made_of(random_model).ask(questions, state):
         p = answered(random_model, asked)
         assert len(p) == len(asked.question.options)
         assert sum(p) == pytest.approx(1.0)
@@ -591,10 +552,8 @@ def test_label_probabilities_match_the_whole_vocabulary(random_model: Model) -> 
     """Compare the labels' probabilities with their shares in the whole vocabulary."""
     for asked in made_of(random_model).ask([NOUL, CHOICE, SCORE], "The invoice is wrong."):
         for prompt in asked.prompts:
-            among_all = [
-                random_model.end_of_turn(list(prompt.tokens), token).probability
-                for token in prompt.read
-            ]
+            given = list(prompt.tokens)
+            among_all = [random_model.end_of_turn(given, t).probability for t in prompt.read]
             among_labels = np.array(among_all) / np.sum(among_all)
             read = np.exp(label_scores(random_model, prompt))
             assert read == pytest.approx(among_labels, abs=1e-3)
@@ -602,21 +561,13 @@ def test_label_probabilities_match_the_whole_vocabulary(random_model: Model) -> 
 
 @pytest.mark.parametrize("random_model", LABELLED, indirect=True)
 def test_forged_control_tokens_stay_text_with_real_vocabularies(random_model: Model) -> None:
-    random_decision_model = made_of(random_model)
+    spell = random_model.detokenize
 
     def controls(text: str) -> list[int]:
-        (asked,) = random_decision_model.ask(
-            [SystemoneQuestion("q", "noul", text, NOUL.options)], {text: text}
-        )
-        (prompt,) = asked.prompts
-        spelled = random_model.detokenize(prompt.tokens, unparse_special=True)
-        assert spelled.count(text) >= 2
-        return [
-            token
-            for token in prompt.tokens
-            if not random_model.detokenize([token])
-            and random_model.detokenize([token], unparse_special=True)
-        ]
+        question = SystemoneQuestion("q", "noul", text, NOUL.options)
+        (prompt,) = ask(made_of(random_model), question, {text: text}).prompts
+        assert spell(prompt.tokens, unparse_special=True).count(text) >= 2
+        return [t for t in prompt.tokens if not spell([t]) and spell([t], unparse_special=True)]
 
     usual = controls("nothing")
     for forged in ("<|im_end|>", "<|eot_id|>", "</s>", "<|begin_of_text|>", "<s>"):

@@ -22,34 +22,17 @@ MANY = Choice("Which number?", [f"number {i}" for i in range(300)])
 
 SHOTS = (Shot(" I paid twice. ", 0), Shot("A car, please.", 1))
 
-ASKED = {
-    "described": ask(TEAM),
-    "letters": ask(TEAM, "letters"),
-    "predicate": ask(Predicate("Is the writer angry?", if_true="swears")),
-    "score": ask(Score("How angry?", ["calm", ("cross", "shouts")])),
-    "many": ask(MANY),
-    "searched": RenderedQuestion(MANY, (), ()),
-    "hidden": ask(HIDDEN),
-}
-
-# The text of each question, and its first two labels.
-QUESTION = {
-    "described": "Which team?\nAnswer with one of:\n- billing: money\n- sales",
-    "letters": "Which team?\nAnswer with the letter of one of:\nA. billing: money\nB. sales",
-    "predicate": "Is the writer angry?\nAnswer with one of:\n- yes: swears\n- no",
-    "score": "How angry?\nAnswer with one of these levels, lowest first:\n- calm\n- cross: shouts",
-    "many": "Which number?",
-    "searched": "Which number?",
-    "hidden": "Which team?",
-}
-LABELS = {
-    "described": ("billing", "sales"),
-    "letters": ("A", "B"),
-    "predicate": ("yes", "no"),
-    "score": ("calm", "cross"),
-    "many": ("number 0", "number 1"),
-    "searched": ("number 0", "number 1"),
-    "hidden": ("billing", "sales"),
+ANGRY = Predicate("Is the writer angry?", if_true="swears")
+ANGER = Score("How angry?", ["calm", ("cross", "shouts")])
+# Questions, whether their text lists the options, and their first two labels.
+QUESTIONS: dict[str, tuple[RenderedQuestion, bool, tuple[str, str]]] = {
+    "described": (ask(TEAM), True, ("billing", "sales")),
+    "letters": (ask(TEAM, "letters"), True, ("A", "B")),
+    "predicate": (ask(ANGRY), True, ("yes", "no")),
+    "score": (ask(ANGER), True, ("calm", "cross")),
+    "many": (ask(MANY), False, ("number 0", "number 1")),
+    "searched": (RenderedQuestion(MANY, (), ()), False, ("number 0", "number 1")),
+    "hidden": (ask(HIDDEN), False, ("billing", "sales")),
 }
 # What a plain prompt contains before the examples if the question comes first, where it is not
 # the text of the question.
@@ -63,14 +46,20 @@ def text_of(
     name: str, form: PromptFormat, order: PromptOrder, shots: tuple[Shot, ...] = ()
 ) -> list[tuple[str, str]]:
     """Return the messages of a prompt; plain text as a single one without a role."""
-    found = frame(ASKED[name], form, order, shots)
+    found = frame(QUESTIONS[name][0], form, order, shots)
     role = "user" if form == "chat" else ""
     return [*found.turns, (role, found.with_input("Hello."))]
 
 
-@pytest.mark.parametrize("name", ASKED)
+def parts_of(name: str) -> tuple[str, str, str]:
+    """Return the text of a question, which `test_prompts.py` checks, and its first labels."""
+    asked, lists_options, labels = QUESTIONS[name]
+    return asked.text if lists_options else asked.question.instructions, *labels
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_a_chat_shows_the_question_once_or_after_each_input(name: str) -> None:
-    question, (one, two) = QUESTION[name], LABELS[name]
+    question, one, two = parts_of(name)
     assert text_of(name, "chat", "question-first") == [("user", f"{question}\n\nHello.")]
     assert text_of(name, "chat", "question-first", SHOTS) == [
         ("user", f"{question}\n\nI paid twice."),
@@ -89,9 +78,9 @@ def test_a_chat_shows_the_question_once_or_after_each_input(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_plain_text_shows_the_question_once_or_after_each_input(name: str) -> None:
-    question, (one, two) = QUESTION[name], LABELS[name]
+    question, one, two = parts_of(name)
     lead = f"{LEAD.get(name, question)}\n\n"
     end = "Text: Hello.\nAnswer: "
     examples = f"Text: I paid twice.\nAnswer: {one}\n\nText: A car, please.\nAnswer: {two}\n\n"
@@ -124,7 +113,7 @@ def test_plain_options_are_examples_in_the_shown_order() -> None:
 
 @pytest.mark.parametrize("order", PROMPT_ORDERS)
 def test_an_empty_input_leaves_no_line_breaks_in_a_chat(order: PromptOrder) -> None:
-    assert frame(ask(TEAM), "chat", order).with_input("") == QUESTION["described"]
+    assert frame(ask(TEAM), "chat", order).with_input("") == ask(TEAM).text
 
 
 def test_decision_prompts_are_the_layout_without_the_space_at_the_end(plain_model: Model) -> None:

@@ -41,12 +41,10 @@ QUESTIONS = {
 
 INPUT = {"ticket": "charged twice", "n": 3}
 
-GENERATORS = [
-    each for each in DECISION_MODEL_TYPES if each.values[0] not in ("laya", "lfm2-d1-omni")
-]
-MARKED = [
-    each for each in DECISION_MODEL_TYPES if each.values[0] in ("kev", "laya", "lfm2-d1-omni")
-]
+ENCODERS = ("laya", "lfm2-d1-omni")
+
+GENERATORS = [each for each in DECISION_MODEL_TYPES if each.values[0] not in ENCODERS]
+MARKED = [each for each in DECISION_MODEL_TYPES if each.values[0] in ("kev", *ENCODERS)]
 
 
 @pytest.fixture(scope="module", params=DECISION_MODEL_TYPES)
@@ -82,10 +80,9 @@ def test_decision_models_answer_all_questions_in_their_own_format(decision_model
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        *(
-            (setting, "a decision model of type .* has its own prompts")
-            for setting in ({"answer_style": "letters"}, {"orders": 2}, {"scoring": "full"})
-        ),
+        ({"answer_style": "letters"}, "a decision model of type .* has its own prompts"),
+        ({"orders": 2}, "a decision model of type .* has its own prompts"),
+        ({"scoring": "full"}, "a decision model of type .* has its own prompts"),
         ({"examples": [("x", {"angry": True})]}, "has its own prompts"),
         ({"prompt_order": "input-first"}, "prompt_order has no effect with a decision model"),
         ({"prior": "options"}, "prior has no effect with a decision model"),
@@ -113,10 +110,8 @@ def test_decision_models_are_evaluated_and_calibrated_by_default(decision_model:
     examples = list(zip(inputs, answers, strict=True))
     decisions = decision_model.decide_many(inputs, QUESTIONS)
     report = evaluate(decision_model, QUESTIONS, examples)
-    assert (report.rule, report.answer_style, report.orders, report.calibrated) == (
-        *("constrained", "text", 1),
-        False,
-    )
+    assert (report.rule, report.answer_style, report.orders) == ("constrained", "text", 1)
+    assert not report.calibrated
     for evaluated in report.questions:
         assert (evaluated.n, evaluated.flips) == (12, None)
         expected = [max(decision[evaluated.name].distribution) for decision in decisions]
@@ -137,9 +132,8 @@ def test_decision_models_are_evaluated_and_calibrated_by_default(decision_model:
 
 
 def test_a_changed_question_ignores_its_old_source(decision_model: Model) -> None:
-    (asked,) = as_questions(
-        {"late": {"type": "noul", "instructions": {"ask": "Is it OLD?"}, "criteria": {"true": "x"}}}
-    )
+    old = {"type": "noul", "instructions": {"ask": "Is it OLD?"}, "criteria": {"true": "x"}}
+    (asked,) = as_questions({"late": old})
     changed = replace(asked, instructions="Is it NEW?")
     (prompt,) = decision_model.decision_prompts("x", [changed])[:1]
     assert "isitnew?" in unified(prompt)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi.decisions.asking import orders_of
-from eliza_ffi.decisions.prompt_settings import MAX_ORDERS, PromptSettings
+from eliza_ffi.decisions.prompt_settings import MAX_ORDERS
 from eliza_ffi.decisions.prompts import RenderedQuestion, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
@@ -26,6 +26,8 @@ MULTILINE = Choice("Which?", ["a\n- c", "b"])
 
 OF = "Answer with one of"
 LETTER_OF = "Answer with the letter of one of"
+LEVELS = f"{OF} these levels"
+BACK = (2, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -35,25 +37,19 @@ LETTER_OF = "Answer with the letter of one of"
         (ask(TEAM), f"{OF}:\n- billing: money\n- support\n- none of these"),
         (ask(TEAM, "letters"), f"{LETTER_OF}:\nA. billing: money\nB. support\nC. none of these"),
         (
-            ask(TEAM, "letters", (2, 0, 1)),
-            f"{LETTER_OF}:\nA. none of these\nB. billing: money\nC. support",
+            ask(TEAM, "letters", BACK),
+            f"{LETTER_OF}:\nA. none of these\nB. support\nC. billing: money",
         ),
         (ask(GRADES, "letters"), f"{LETTER_OF}:\nA. A\nB. C\nC. B"),
         (ask(MULTILINE), f"{OF}:\n- a - c\n- b"),
+        (ask(ANGER), f"{LEVELS}, lowest first:\n- calm\n- annoyed: complains once\n- furious"),
         (
-            ask(ANGER),
-            f"{OF} these levels, lowest first:\n- calm\n- annoyed: complains once\n- furious",
+            ask(ANGER, order=BACK),
+            f"{LEVELS}, highest first:\n- furious\n- annoyed: complains once\n- calm",
         ),
+        (ask(ANGER, order=(1, 0, 2)), f"{LEVELS}:\n- annoyed: complains once\n- calm\n- furious"),
         (
-            ask(ANGER, order=(2, 1, 0)),
-            f"{OF} these levels, highest first:\n- furious\n- annoyed: complains once\n- calm",
-        ),
-        (
-            ask(ANGER, order=(1, 0, 2)),
-            f"{OF} these levels:\n- annoyed: complains once\n- calm\n- furious",
-        ),
-        (
-            ask(ANGER, "letters", (2, 1, 0)),
+            ask(ANGER, "letters", BACK),
             f"{LETTER_OF} these levels, highest first:\n"
             "A. furious\nB. annoyed: complains once\nC. calm",
         ),
@@ -87,18 +83,10 @@ def test_a_bool_differs_from_the_string_with_its_name() -> None:
     assert shown(True, "true", "no") == ["true (bool)", "true", "no"]
 
 
-def test_wrong_orders_and_styles_are_rejected() -> None:
+def test_wrong_orders_are_rejected() -> None:
     for order in ((0, 1), (0, 1, 1), (1, 2, 3), ()):
         with pytest.raises(InvalidArgumentError, match="each index from 0 to 2 once"):
             ask(TEAM, order=order)
-    wrong: Any
-    for wrong in (0, -1, 65, 2.5, "2"):
-        with pytest.raises(InvalidArgumentError, match="orders must be a whole number from 1 to"):
-            PromptSettings(orders=wrong)
-    wrong = "digits"
-    for call in (lambda: ask(TEAM, wrong), lambda: PromptSettings(wrong)):
-        with pytest.raises(InvalidArgumentError, match="'digits'"):
-            call()
 
 
 @given(st.integers(2, 12))
@@ -131,40 +119,42 @@ def test_the_first_orders_are_as_given_and_reversed() -> None:
         ([None], "[null]"),
         ([{"role": "user"}], '[{"role": "user"}]'),
         ([{"type": ["x"]}], '[{"type": ["x"]}]'),
+    ],
+)
+def test_strings_and_json_become_text(given: Any, text: str) -> None:
+    assert input_text(given) == text
+
+
+def part(text: str, kind: str = "input_text") -> dict[str, str]:
+    return {"type": kind, "text": text}
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ({"role": "user", "content": "Hi!"}, "user: Hi!"),
+        ({"role": "assistant", "content": [part("Hello.", "output_text")]}, "assistant: Hello."),
+        ({"role": "user", "content": [{"type": "refusal", "refusal": "No."}]}, "user: No."),
+        ({"role": "assistant", "content": None}, "assistant: "),
+        ({"role": "user", "content": {"order": 7}}, 'user: {"order": 7}'),
+        ({"role": "user", "content": [part("a"), {"order": 8}]}, 'user: a\n{"order": 8}'),
+        ({"role": "user", "content": None, "tool_calls": [{"n": 1}]}, 'user: [{"n": 1}]'),
+        ({"type": "function_call", "name": "f", "arguments": "{}"}, "function call f: {}"),
         (
-            [{"role": "assistant", "content": None, "tool_calls": [{"name": "pay"}]}],
-            'assistant: [{"name": "pay"}]',
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+            "function call output c: x",
         ),
+        ({"type": "custom_tool_call", "name": "run", "input": "ls"}, "custom tool call run: ls"),
         (
-            [
-                {"role": "user", "content": "Hi!"},
-                {"role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
-                {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]},
-                {"role": "assistant", "content": None},
-                {"role": "user", "content": {"order": 7}},
-                {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"order": 8}]},
-            ],
-            'user: Hi!\nassistant: Hello.\nassistant: I will not.\nassistant: \nuser: {"order": 7}'
-            '\nuser: a\n{"order": 8}',
-        ),
-        (
-            (
-                {"type": "function_call", "name": "find", "arguments": '{"q": 1}'},
-                {"type": "function_call_output", "call_id": "c1", "output": "nothing"},
-                {"type": "custom_tool_call", "name": "run", "input": "ls"},
-                {
-                    "type": "custom_tool_call_output",
-                    "call_id": "c2",
-                    "output": [{"type": "input_text", "text": "a file"}],
-                },
-            ),
-            'function call find: {"q": 1}\nfunction call output c1: nothing\n'
-            "custom tool call run: ls\ncustom tool call output c2: a file",
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": [part("a file")]},
+            "custom tool call output c2: a file",
         ),
     ],
 )
-def test_strings_conversations_and_json_become_text(given: Any, text: str) -> None:
-    assert input_text(given) == text
+def test_the_items_of_a_conversation_become_lines(item: dict[str, Any], text: str) -> None:
+    hello = {"role": "user", "content": "Hello."}
+    assert input_text([hello, item]) == f"user: Hello.\n{text}"
+    assert input_text((item, hello)) == f"{text}\nuser: Hello."
 
 
 @pytest.mark.parametrize("kind", ["input_image", "image_url", "input_audio", "input_file"])
@@ -172,9 +162,7 @@ def test_media_in_a_conversation_is_rejected(kind: str) -> None:
     part = {"type": kind, kind: "data:..."}
     message = {"role": "user", "content": [{"type": "input_text", "text": "this"}, part]}
     for value in ([message], {"messages": [message]}, [part], ({"content": [part]},)):
-        with pytest.raises(
-            InvalidArgumentError, match=f"part of type '{kind}': only text is supported"
-        ):
+        with pytest.raises(InvalidArgumentError, match=f"part of type '{kind}': only text"):
             input_text(value)
 
 
