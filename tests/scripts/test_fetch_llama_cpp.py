@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import importlib
 import io
 import os
 import random
 import shutil
-import sys
 import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +20,6 @@ from typing import Any
 
 import fetch_llama_cpp
 import pytest
-from checkout import ROOT
 from fetch_llama_cpp import FetchError, Release, fetch, source_tree
 
 pytestmark = pytest.mark.slow
@@ -205,11 +202,3 @@ def test_llama_cpp_source_replaces_the_download(
     monkeypatch.setenv("LLAMA_CPP_SOURCE", str(checkout))
     assert source_tree() == checkout
     assert not cache.exists()
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
-def test_a_build_environment_has_the_pip_that_the_script_runs() -> None:
-    """`python -m build` creates an environment that contains only the listed requirements."""
-    tomllib = importlib.import_module("tomllib")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert "pip" in project["build-system"]["requires"]
