@@ -84,8 +84,8 @@ class RenderedQuestion:
     ----------
     question : Predicate, Choice or Score
     options : tuple of ShownOption
-        The options in the order of the prompt. Empty if the prompt does not list the options and
-        the most probable ones are searched.
+        The options in the order of the prompt. Empty if the prompt does not list the options, and
+        a search finds the most probable ones.
     order : tuple of int
         For each shown option, its index among the question's options.
     """

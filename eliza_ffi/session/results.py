@@ -1,4 +1,4 @@
-"""The results of runs, and their conversion to what the methods of Model return."""
+"""The results of runs, and their conversion to the results of Model's methods."""
 
 from __future__ import annotations
 
@@ -44,10 +44,8 @@ class RunResult:
     text: str
     tokens: tuple[int, ...]
     prompt_tokens: int  # the number of tokens of the prompt
-    # Drafted, accepted: The number of drafted tokens, and the number of drafted tokens that were
-    # accepted.
-    drafted: int
-    accepted: int
+    drafted: int  # the number of drafted tokens
+    accepted: int  # the number of drafted tokens that were accepted
     stats: StreamStats | None  # None if the library does not report statistics
     finish_reason: str  # see :class:`~eliza_ffi.library.StreamStats`
     leaf: TrieLeaf | None  # the chosen label, if there was one and the library reports it
@@ -227,7 +225,7 @@ def chosen_label(
     seconds: float,
 ) -> ChoiceResult[Any]:
     """Return the result of a choice; `logprobs` are those of all labels, if they are known."""
-    # No other label can be more probable than the best one, one half, or all known others.
+    # Proven: chosen as the best label, at least one half, or the most probable of all labels.
     proven = args.choice_mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF or logprob >= math.log(0.5)
     probabilities = None
     if logprobs is not None:

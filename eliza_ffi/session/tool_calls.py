@@ -164,7 +164,7 @@ class ToolCalls(list[ToolCall]):
     ----------
     prompt_tokens, cached_tokens, generated_tokens : int
         The number of tokens of the prompt, how many of them were reused from the KV cache, and the
-        number of tokens that the calls were written with.
+        number of tokens of the calls.
     is_truncated : bool
         Whether a further call reached the limit and was discarded. Only a server asks for this;
         other requests raise an error instead.
@@ -262,7 +262,7 @@ class ToolRequest:
 class CallTexts:
     """The fixed text of a model's calls as tokens, and the grammars of its tools.
 
-    They depend only on the model, so the most recent ones are kept as long as the session.
+    They do not depend on the request, so the session keeps the most recent ones.
     """
 
     def __init__(self, session: Session) -> None:
@@ -544,7 +544,7 @@ class _Start:
 
 
 class ToolTurn:
-    """The turn of a model that may call tools; `run` is the run that it is a part of.
+    """The turn of a model that may call tools, as a part of `run`.
 
     With `with_steps`, it yields the pieces of calls, the finished calls, and the pieces of an
     answer in words, before the result. With `ends_at_limit`, `max_tokens` limits the whole turn,

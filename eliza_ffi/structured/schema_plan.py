@@ -1,9 +1,9 @@
-"""Find the choices in a JSON answer: the places at which a schema allows a few known texts.
+"""Find the choices in a JSON answer: the places where a schema allows only a few fixed texts.
 
-These are enums, booleans and constants, the next field of an object, and whether a list goes on. A
-:class:`PlanReader` follows an answer while it is written and says which choice comes next. What it
-cannot divide into known texts, such as strings, numbers and alternatives with the same beginning,
-is a free value: it reads to the end of this value, and goes on after it.
+These are enums, booleans and constants, the next field of an object, and whether a list continues.
+A :class:`PlanReader` follows an answer while it is written, and says which choice comes next. All
+other values are free values: strings, numbers, alternatives with the same beginning, and the like.
+The reader does not choose them. It reads to their end, and resumes there.
 
 Answers have no white space between their parts, as with :data:`.schema.COMPACT`.
 """
@@ -67,14 +67,14 @@ choice that comes next; or None if more text must be written first."""
 
 @dataclass(frozen=True)
 class Label:
-    """A known text that may come next.
+    """A fixed text that may come next.
 
     `scored` is the text whose probability counts. For a string it ends before the closing quote, so
     that the probability does not depend on what follows the string. For a bracket it includes the
     fixed text that follows, because the two often share a token.
 
-    `value` is the JSON value. For the next field it is its name, True if the name is free, or None
-    if the object ends. For a list it says whether another item follows.
+    `value` is the JSON value. In a choice of the next field, it is the field's name, True if the
+    name is free, or None if the object ends. In a list, it says whether another item follows.
     """
 
     text: str  # the whole text
@@ -90,8 +90,8 @@ class Label:
 class PlannedChoice:
     """A choice between labels.
 
-    The `path` has the keys and indices that lead to the value, joined by dots. With a ``?`` at the
-    end, it is the decision which field or whether an item comes at this path.
+    The `path` consists of the keys and indices that lead to the value, joined by dots. If it ends
+    with ``?``, the choice is which field comes at this path, or whether a list item does.
     """
 
     path: str
@@ -160,7 +160,7 @@ class SchemaPlan:
     def _once(
         self, known: dict[int, T | None], find: Callable[[Any], T | None], part: Any
     ) -> T | None:
-        """Return what is found for a part, which is found once. Meanwhile, it is None."""
+        """Return `find(part)`, computed once. A recursive call meanwhile returns None."""
         with self._lock:
             if id(part) not in known:
                 known[id(part)] = None
@@ -211,9 +211,9 @@ class SchemaPlan:
         return list(found.values()) or None
 
     def alternatives(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
-        """Return alternatives that differ in the fixed text at their beginning, with this text.
+        """Return a schema's alternatives, each with the fixed text at its beginning.
 
-        None if the schema has no alternatives, or they cannot be told apart so easily.
+        None if the schema has no alternatives, or if these texts do not tell them apart.
         """
         return self._once(self._alternatives, self._told_apart, part)
 
@@ -312,9 +312,9 @@ class SchemaPlan:
             return self._is_impossible[id(part)]
 
     def _find_impossible(self, part: Any) -> None:
-        """Find out whether a resolved schema is impossible, and each schema that it needs.
+        """Find out whether a resolved schema, and each schema that it needs, is impossible.
 
-        Schemas can need each other. So all of them count as possible at first, and the loop goes on
+        Schemas can need each other. So all of them count as possible at first, and the loop runs
         until it finds no more impossible ones.
         """
         needs: dict[int, list[list[Any]]] = {}
@@ -344,9 +344,9 @@ class SchemaPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How the values of a part of a schema are read: at most one of the last four is set.
+    """How the values of a part of a schema are read: at most one of the last four fields is set.
 
-    `part` is kept because forms are found by its identity, and `whole` is its definition.
+    `whole` is the resolved `part`. `part` is stored to keep it alive, because its id is a key.
     """
 
     part: Any
@@ -378,7 +378,7 @@ class PlanReader:
     is_at_end : bool
         Whether only `fixed` is missing, and it begins with a whole character.
     used : list of bytes
-        The names that the next field cannot have, as JSON, if it is free.
+        If the name of the next field is free: the names that it cannot have, as JSON.
     """
 
     def __init__(self, plan: SchemaPlan) -> None:
@@ -654,7 +654,7 @@ def _shortened(text: str) -> str:
 
 
 def _alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the alternatives of a schema that has nothing else."""
+    """Return the alternatives of a schema that consists only of alternatives."""
     keywords = part.keys() - _UNION
     if len(keywords) == 1 and keywords <= {"anyOf", "oneOf"}:
         alternatives: Sequence[Any] = part[next(iter(keywords))]
@@ -663,7 +663,7 @@ def _alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _needs(part: Any) -> list[list[Any]]:
-    """Return lists of schemas; a value of `part` needs a value of one schema in each list."""
+    """Return lists of schemas: `part` is impossible if all schemas of one list are."""
     if not isinstance(part, Mapping):
         return [[]] if part is False else []
     limits = ("minimum", "maximum"), ("minItems", "maxItems"), ("minLength", "maxLength")

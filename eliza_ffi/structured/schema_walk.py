@@ -39,7 +39,7 @@ _CLOSABLE = ANNOTATIONS | {"type", "properties", "required", "minProperties", "m
 _OF_PARTS = frozenset(
     ("additionalProperties", "items", "patternProperties", "prefixItems", "properties")
 )
-"""The keywords whose schemas are the only ones for their values."""
+"""The keywords whose schemas alone describe an item or a property."""
 
 
 # ---- the parts of a schema ---------------------------------------------------------------------
@@ -208,7 +208,7 @@ class ObjectForm:
 def object_forms(schema: Any, root: Any) -> tuple[ObjectForm, ...]:
     """Return the alternatives of an object; empty if no value of the schema is an object.
 
-    More than `MOST_FORMS` alternatives are joined to one, which requires what all of them require.
+    More than `MOST_FORMS` alternatives are merged. The result requires what all of them require.
     """
     return _forms(schema, root, {})
 
@@ -282,9 +282,9 @@ def alternatives(
 
 @functools.lru_cache(maxsize=128)
 def closed_objects(schema_text: str) -> str:
-    """Forbid other properties in the objects that only one part of a schema (as JSON) describes.
+    """Forbid undeclared properties of objects that only one part of a schema (as JSON) describes.
 
-    A schema without ``additionalProperties`` allows other properties. Tool definitions rarely
+    A schema without ``additionalProperties`` allows undeclared properties. Tool definitions rarely
     intend that, and small models would write properties without end.
 
     Several schemas describe an object if it has ``properties`` beside ``anyOf``, ``oneOf`` or
@@ -311,11 +311,11 @@ def closed_objects(schema_text: str) -> str:
 
 
 def _same(root: dict[str, Any], part: Any) -> Iterator[Any]:
-    """Yield the schemas inside a schema that are not for parts of its value."""
+    """Yield the schemas inside a schema whose values other schemas describe, too."""
     yield from (each for key, _, each in subschemas(root, "", part) if key not in _OF_PARTS)
 
 
 def _is_alternatives(part: dict[str, Any]) -> bool:
-    """Return whether a schema says nothing itself except which other schemas may apply."""
+    """Return whether a schema only refers to other schemas, as alternatives or by ``$ref``."""
     keywords = part.keys() - ANNOTATIONS - {"discriminator", "type"}
     return len(keywords) == 1 and keywords <= {"$ref", "anyOf", "oneOf"}
