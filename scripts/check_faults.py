@@ -18,6 +18,7 @@ library that was not stripped.
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import sys
 import tempfile
@@ -40,23 +41,12 @@ WHICH = re.compile(r"/\S+|\"[^\"]*\"|'[^']*'|\d+")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Make single system calls of the library fail.")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only operations whose names contain TEXT"
-    )
-    parser.add_argument("--kind", choices=KINDS, help="kind of call to fail (default: all)")
-    parser.add_argument(
-        "--sample",
-        type=int,
-        default=50,
-        metavar="N",
-        help="fail about N calls of each kind (default: 50); 0 = all",
-    )
-    parser.add_argument(
-        "--lasting",
-        action="store_true",
-        help="also fail all calls of the kind after the first failure",
-    )
-    parser.add_argument("--details", action="store_true", help="also list the stacks")
+    add = parser.add_argument
+    add("--only", default="", metavar="TEXT", help="only operations whose names contain TEXT")
+    add("--kind", choices=KINDS, help="kind of call to fail (default: all)")
+    add("--sample", type=int, default=50, metavar="N", help="calls of each kind (50); 0 = all")
+    add("--lasting", action="store_true", help="also fail all later calls of the kind")
+    add("--details", action="store_true", help="also list the stacks")
     options = parser.parse_args(arguments)
     try:
         if not Preloaded.is_there():
@@ -68,11 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"check_faults: {error}", file=sys.stderr)
         return 2
     begin = time.monotonic()
-    kinds = KINDS if options.kind is None else (options.kind,)
-    faults = run(loop, options.only, kinds, options.sample)
-    print(table(faults))
-    for line in listing(faults, details=options.details):
-        print(line)
+    faults = run(loop, options.only, [options.kind] if options.kind else KINDS, options.sample)
+    print(table(faults), *listing(faults, details=options.details), sep="\n")
     failed = sum(fault.ended.is_failure for fault in faults)
     minutes = (time.monotonic() - begin) / 60
     print(f"{len(faults) - failed} of {len(faults)} faults are handled, in {minutes:.1f} minutes")
@@ -82,28 +69,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(loop: Loop, only: str, kinds: Sequence[str], sample: int) -> list[Fault]:
     """Run all operations, and print progress to standard error."""
     faults: list[Fault] = []
-    for operation in OPERATIONS:
-        if only not in operation.name:
-            continue
-        for kind in kinds:
-            found = [*loop.faults(operation, kind, sample)]
-            if found:
-                ended = Counter(fault.ended.value for fault in found)
-                counts = ", ".join(f"{count} {name}" for name, count in ended.most_common())
-                print(f"{operation.name}, {kind}: {counts}", file=sys.stderr, flush=True)
-            faults += found
+    operations = [each for each in OPERATIONS if only in each.name]
+    for operation, kind in itertools.product(operations, kinds):
+        found = [*loop.faults(operation, kind, sample)]
+        ended = Counter(fault.ended.value for fault in found)
+        counts = ", ".join(f"{count} {name}" for name, count in ended.most_common())
+        print(f"{operation.name}, {kind}: {counts or 'no call'}", file=sys.stderr, flush=True)
+        faults += found
     return faults
 
 
 def table(faults: Sequence[Fault]) -> str:
     """Return a Markdown table: a row for each operation and kind, with counts of the outcomes."""
-    keys = dict.fromkeys((fault.operation, fault.kind) for fault in faults)
-    rows = []
-    for key in keys:
-        group = Counter(f.ended for f in faults if (f.operation, f.kind) == key)
-        rows.append([*key, str(group.total()), *(str(group[ended]) for ended in Ended)])
-    count = Counter(fault.ended for fault in faults)
-    rows.append(["all", "all", str(count.total()), *(str(count[ended]) for ended in Ended)])
+    groups: dict[tuple[str, str], Counter[Ended]] = {}
+    for fault in faults:
+        for key in ((fault.operation, fault.kind), ("all", "all")):
+            groups.setdefault(key, Counter())[fault.ended] += 1
+    groups["all", "all"] = groups.pop(("all", "all"), Counter())  # the last row
+    rows = [
+        [*key, str(count.total()), *(str(count[ended]) for ended in Ended)]
+        for key, count in groups.items()
+    ]
     head = ["operation", "what failed", "faults", *(ended.value for ended in Ended)]
     return markdown_table(head, rows, left=2)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
+import math
 import os
 import random
 import signal
@@ -29,7 +30,8 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -66,41 +68,21 @@ USES = [each for each in OPERATIONS if not any(word in each.name for word in LEF
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Use one process for a long time, in every way at once."
-    )
-    parser.add_argument("--choices", type=int, default=100_000, metavar="N", help="default: 100000")
-    parser.add_argument("--loads", type=int, default=5_000, metavar="N", help="default: 5000")
-    parser.add_argument(
-        "--seconds", type=float, default=float("inf"), metavar="S", help="time limit of each part"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="N",
-        help="seed of the random activities (default: 1)",
-    )
+    parser = argparse.ArgumentParser(description="Use one process for a long time in every way.")
+    add = parser.add_argument
+    add("--choices", type=int, default=100_000, metavar="N", help="default: 100000")
+    add("--loads", type=int, default=5_000, metavar="N", help="default: 5000")
+    add("--seconds", type=float, default=math.inf, metavar="S", help="time limit of each part")
+    add("--seed", type=int, default=1, metavar="N", help="seed of the random activities (1)")
     options = parser.parse_args(arguments)
-    problems = []
-    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), options.seed)
-        early, late = soak.run(options.choices, options.seconds)
+        held = soak.run(options.choices, options.seconds)
         soak.model.close()
-    problems += soak.problems
     print(", ".join(f"{count:,} {name}" for name, count in sorted(soak.done.items())))
-    print(f"after a tenth: {early}")
-    print(f"after all: {late}; {time.monotonic() - begin:.0f} s")
-    if grown := growth(early, late, MOST_MIB):
-        problems.append(f"the process grew: {grown}")
+    problems = [*soak.problems, *growth("choices", *held, MOST_MIB)]
     if options.loads > 0:
-        begin = time.monotonic()
-        early, late = cycles(options.loads, options.seconds)
-        print(f"after a tenth of the loads: {early}")
-        print(f"after the last load: {late}; {time.monotonic() - begin:.0f} s")
-        if grown := growth(early, late, MOST_MIB_OF_LOADS):
-            problems.append(f"the process grew while loading models: {grown}")
+        problems += growth("loads", *cycles(options.loads, options.seconds), MOST_MIB_OF_LOADS)
     for problem in problems[:20]:
         print(f"check_soak: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -129,29 +111,17 @@ class Held:
             threads=sum(1 for _ in Path("/proc/self/task").iterdir()),
         )
 
-    def __str__(self) -> str:
-        return (
-            f"{self.mib:.2f} MiB, {self.objects:,} objects, {self.files} files, "
-            f"{self.threads} threads"
-        )
+
+def growth(part: str, early: Held, late: Held, most_mib: float) -> Iterator[str]:
+    """Print what the process held, and yield a line for each resource that grew."""
+    print(f"{part}: after a tenth {early}, at the end {late}")
+    for name, most in {"mib": most_mib, "objects": 100, "files": 0, "threads": 0}.items():
+        grown = getattr(late, name) - getattr(early, name)
+        if grown > most:
+            yield f"{part}: the process grew by {grown:.2f} {name}"
 
 
-def growth(early: Held, late: Held, most_mib: float) -> str:
-    """Return a description of the resources that grew, or an empty string."""
-    grown = [
-        f"{name} by {after - before:.2f}"
-        for name, before, after, most in (
-            ("MiB", early.mib, late.mib, most_mib),
-            ("objects", early.objects, late.objects, 100),
-            ("files", early.files, late.files, 0),
-            ("threads", early.threads, late.threads, 0),
-        )
-        if after - before > most
-    ]
-    return ", ".join(grown)
-
-
-def cycles(count: int, seconds: float = float("inf")) -> tuple[Held, Held]:
+def cycles(count: int, seconds: float) -> tuple[Held, Held]:
     """Open, use and close a model `count` times; return measurements after a tenth and at the end.
 
     Stops early when `seconds` have passed.
@@ -174,50 +144,42 @@ def cycles(count: int, seconds: float = float("inf")) -> tuple[Held, Held]:
 class Soak:
     """Several threads that use one model."""
 
-    def __init__(
-        self,
-        folder: Path,  # folder for saved prompts
-        # Seed of the threads' activities. It does not determine how the threads interleave.
-        seed: int,
-    ) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         self._stage = Stage(Library(), folder, n_ctx=2048, seed=seed)
         self.model = self._stage.model
         self._runner = runner_of(self.model)
         self.done: Counter[str] = Counter()  # how often each activity was completed
         self.problems: list[str] = []  # wrong results and unexpected errors
-        self._folder = folder
         self._seed = seed
         self._lock = threading.Lock()
         self._left = 0
         self._ends_at = 0.0
-        self._n_rounds = 0
         self._labels = self.model.prepare_labels([*ACTIONS, *(f"TOOL_{n}" for n in range(200))])
         self._expected = {prompt: self.model.choose(prompt, ACTIONS) for prompt in PROMPTS}
 
-    def run(self, n_choices: int, seconds: float = float("inf")) -> tuple[Held, Held]:
+    def run(self, n_choices: int, seconds: float) -> tuple[Held, Held]:
         """Run until `n_choices` are made; return measurements after a tenth and at the end."""
         draw = random.Random(self._seed)
+        # Allocate everything that is allocated once, even if the first tenth is short.
         for each in USES:
             each.run(self._stage)
         for number in range(200):  # fills the cache of label sets
             self.model.choose(PROMPTS[0], [f"a{number}", f"b{number}"])
-        for activity in (activity for _, activity in ACTIVITIES.values()):
-            # Allocate everything that is allocated once, even if the first tenth is short.
-            for _ in range(N_WAYS):
-                activity(self, draw)
-        self._round(max(1, n_choices // 10), seconds / 10)
+        for _, activity in [*ACTIVITIES.values()] * N_WAYS:
+            activity(self, draw)
+        self._round(max(1, n_choices // 10), seconds / 10, draw)
         early = Held.now()
-        self._round(n_choices - n_choices // 10, seconds * 0.9)
+        self._round(n_choices - n_choices // 10, seconds * 0.9, draw)
         return early, Held.now()
 
-    def _round(self, n_choices: int, seconds: float) -> None:
+    def _round(self, n_choices: int, seconds: float, draw: random.Random) -> None:
         self._left = n_choices
         self._ends_at = time.monotonic() + seconds
-        self._n_rounds += 1
-        threads = [threading.Thread(target=self._work, args=(n,)) for n in range(N_THREADS)]
+        seeds = [draw.random() for _ in range(N_THREADS)]
+        threads = [threading.Thread(target=self._work, args=(seed,)) for seed in seeds]
         for thread in threads:
             thread.start()
-        self._be_interrupted()
+        self._be_interrupted(draw)
         for thread in threads:
             thread.join()
 
@@ -225,55 +187,42 @@ class Soak:
     def _is_running(self) -> bool:
         return self._left > 0 and time.monotonic() < self._ends_at and not self.problems
 
-    def _work(self, number: int) -> None:
-        draw = random.Random(self._seed * 1000 + self._n_rounds * 100 + number)
-        names = [*ACTIVITIES]
-        weights = [ACTIVITIES[name][0] for name in names]
+    def _work(self, seed: float) -> None:
+        draw = random.Random(seed)
+        weights = [weight for weight, _ in ACTIVITIES.values()]
         while self._is_running:
-            (name,) = draw.choices(names, weights)
-            self._try(name, partial(ACTIVITIES[name][1], self, draw))
+            ((name, (_, activity)),) = draw.choices([*ACTIVITIES.items()], weights)
+            try:
+                self._count(name, activity(self, draw))
+            except BaseException:
+                self.problems.append(f"{name}: {traceback.format_exc(limit=-4)}")
 
-    def _try(self, name: str, activity: Callable[[], int]) -> None:
-        try:
-            n_choices = activity()
-        except BaseException as error:
-            with self._lock:
-                places = traceback.extract_tb(error.__traceback__)[-4:]
-                where = ", ".join(f"{Path(each.filename).name}:{each.lineno}" for each in places)
-                self.problems.append(f"{name}: {type(error).__name__}: {error} ({where})")
-            return
+    def _count(self, name: str, n_choices: int) -> None:
         with self._lock:
             self.done[name] += 1
             self._left -= n_choices
 
-    def _be_interrupted(self) -> None:
+    def _be_interrupted(self, draw: random.Random) -> None:
         """Choose on the main thread while SIGINT interrupts it again and again."""
-        draw = random.Random(self._seed)
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
         try:
             while self._is_running:
-                interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
                 sender = threading.Timer(draw.uniform(0.01, 0.2), interrupt)
                 n_choices = 0
                 try:
                     sender.start()
                     while sender.is_alive():
-                        self.choose(draw)
-                        n_choices += 1
+                        n_choices += self.choose(draw)
                     time.sleep(10)  # the signal was sent and arrives any moment
                     self.problems.append("an interrupt was lost")
                 except KeyboardInterrupt:
                     pass
                 except BaseException as error:
                     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may still be on its way
-                    self.problems.append(
-                        f"an interrupt raised {error!r} instead of KeyboardInterrupt"
-                    )
+                    self.problems.append(f"expected KeyboardInterrupt, got {error!r}")
                 sender.join()
-                with self._lock:
-                    self.done["interrupts"] += 1
-                    self.done["choices"] += n_choices
-                    self._left -= n_choices
+                self._count("interrupts", n_choices)
         finally:
             signal.signal(signal.SIGINT, before)
 
@@ -318,11 +267,8 @@ class Soak:
         generation = self._runner.generation(args)
         canceller = threading.Timer(draw.uniform(0, 0.01), generation.cancel)
         canceller.start()
-        try:
-            with self.model.session.turns.one(None):
-                list(generation.steps())
-        except GenerationCancelledError:
-            pass
+        with suppress(GenerationCancelledError), self.model.session.turns.one(None):
+            list(generation.steps())
         canceller.join()
         return 0
 
@@ -336,10 +282,9 @@ class Soak:
 
     def save(self, draw: random.Random) -> int:
         """Save a prompt and restore it, while other threads save to the same files."""
-        path = self._folder / f"{draw.randrange(4)}.slot"
-        self.model.save_prompt_cache(
-            path, draw.choice(PROMPTS) + "more words " * draw.randrange(20)
-        )
+        path = self._stage.folder / f"{draw.randrange(4)}.slot"
+        prompt = draw.choice(PROMPTS) + "more words " * draw.randrange(20)
+        self.model.save_prompt_cache(path, prompt)
         self.model.load_prompt_cache(path)
         return 0
 

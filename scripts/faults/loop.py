@@ -65,13 +65,7 @@ class Fault:
 
 
 class Loop:
-    """Runs operations with failing calls.
-
-    Parameters
-    ----------
-    lasting
-        Whether all calls of the kind after the failing one fail, too.
-    """
+    """Runs operations with failing calls."""
 
     def __init__(self, library: Library, preloaded: Preloaded, *, lasting: bool = False) -> None:
         self._library = library
@@ -85,7 +79,7 @@ class Loop:
         problem = child.last_words if child.report is None else child.report.get("error")
         if problem is not None:
             raise RuntimeError(f"{operation.name} failed without a failing call: {problem}")
-        return self._preloaded.n_calls, child.report
+        return int(self._preloaded.report.n_calls), child.report
 
     def faults(self, operation: Operation, kind: str, sample: int = 0) -> Iterator[Fault]:
         """Yield the outcome for each failing call, or for about `sample` of them."""
@@ -94,16 +88,17 @@ class Loop:
         for n in range(1, count + 1, step):
             child = self._in_child(operation, kind, n)
             # With threads, the number of calls varies, so the n-th call may not have happened.
-            if self._preloaded.n_failed:
+            if self._preloaded.report.n_failed:
                 yield self._judged(operation, kind, n, child, expected)
 
     def _judged(
         self, operation: Operation, kind: str, n: int, child: Child, expected: Any
     ) -> Fault:
-        failed_at = self._symbols.names(self._preloaded.failed_at)
+        stacks = self._preloaded.report
+        failed_at = self._symbols.names(stacks.stack_of_failure())
         died_at: list[str] = []
         if child.report is None:
-            died_at = self._symbols.names(self._preloaded.died_at)
+            died_at = self._symbols.names(stacks.stack_of_death())
             is_ours = blamed(died_at)[0] != "llama.cpp"
             ended = Ended.HUNG if child.is_late else Ended.OURS if is_ours else Ended.THEIRS
             said = f"{'hung' if child.is_late else 'died'} ({child.how}): {child.last_words}"
@@ -119,7 +114,7 @@ class Loop:
     def _perform(self, operation: Operation, kind: str, n: int, folder: Path) -> dict[str, Any]:
         stage = Stage(self._library, folder, **SETTINGS)
         operation.prepare(stage)
-        report: dict[str, Any] = {"before": stage.files()}
+        report: dict[str, Any] = {"old_files": stage.files()}
         self._preloaded.arm(kind, n, lasting=self._lasting)
         try:
             report["result"] = operation.run(stage)
@@ -132,45 +127,34 @@ class Loop:
             report["error"] = report["unexpected"] = f"{type(error).__name__}: {error}"
         finally:
             self._preloaded.disarm()
-        report["after"] = stage.files()
+        report["files"] = stage.files()
         try:
-            report["answers"] = [
-                *stage.answers(),
-                stage.model.generate(CHAT, 6).text,
-                operation.run(stage),
-            ]
+            report["answers"] = [*stage.answers(), stage.model.generate(CHAT, 6).text]
+            report["answers"].append(operation.run(stage))
         except BaseException as error:
             report["answers"] = f"{type(error).__name__}: {error}"
         return report
 
 
-def judge(
-    kind: str,  # kind of the failing call
-    report: dict[str, Any],  # the child's report
-    expected: dict[str, Any],  # the report of a child in which no call failed
-) -> tuple[Ended, str]:
-    """Return how an operation ended, if the process survived."""
+def judge(kind: str, report: dict[str, Any], expected: dict[str, Any]) -> tuple[Ended, str]:
+    """Return how an operation ended, if the process survived a failing call.
+
+    `expected` is the report of a child in which no call failed.
+    """
+
+    def wrong(part: str) -> str:
+        return f"{part}: expected {expected[part]}, got {report[part]}"
+
     if report["answers"] != expected["answers"]:
-        return (
-            Ended.SPOILT,
-            f"answers afterwards: expected {expected['answers']}, got {report['answers']}",
-        )
-    if report["after"] not in (report["before"], expected["after"]):
-        return (
-            Ended.SPOILT,
-            f"files: expected the old or the new files, got {sorted(report['after'])}",
-        )
+        return Ended.SPOILT, wrong("answers")
+    if report["files"] not in (report["old_files"], expected["files"]):
+        return Ended.SPOILT, f"{wrong('files')}, before {report['old_files']}"
     if "unexpected" in report:
         return Ended.OTHER_ERROR, report["unexpected"]
     if "error" in report:
-        if kind == "allocation" and not report["is_memory"]:
-            return Ended.OTHER_ERROR, report["error"]
-        return Ended.REFUSED, report["error"]
-    if report["result"] != expected["result"]:
-        return Ended.WRONG, f"result: expected {expected['result']}, got {report['result']}"
-    if report["after"] != expected["after"]:
-        return (
-            Ended.WRONG,
-            f"files: expected {sorted(expected['after'])}, got {sorted(report['after'])}",
-        )
+        is_right = kind != "allocation" or report["is_memory"]
+        return Ended.REFUSED if is_right else Ended.OTHER_ERROR, report["error"]
+    for part in ("result", "files"):
+        if report[part] != expected[part]:
+            return Ended.WRONG, wrong(part)
     return Ended.WORKED, ""

@@ -127,15 +127,10 @@ def _tokens(stage: Stage) -> Any:
 
 
 def _set_options(stage: Stage) -> None:
-    model = stage.model
-    options = {
-        "logit_bias": json.dumps([[token, 0.0] for token in range(50)]),
-        "dry_sequence_breakers": json.dumps(["\n", ":", "a longer one"]),
-        "samplers": "penalties;dry;top_k;min_p;temperature",
-        "preset": "greedy",  # options that were set before a failure stay set
-    }
-    for name, value in options.items():
-        model.binding.set_option(model.session.ctx, name, value)
+    stage.set_option("logit_bias", json.dumps([[token, 0.0] for token in range(50)]))
+    stage.set_option("dry_sequence_breakers", json.dumps(["\n", ":", "a longer one"]))
+    stage.set_option("samplers", "penalties;dry;top_k;min_p;temperature")
+    stage.set_option("preset", "greedy")  # options that were set before a failure stay set
 
 
 def _slot_file(stage: Stage) -> Path:

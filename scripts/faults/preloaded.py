@@ -14,17 +14,8 @@ SOURCE = Path(__file__).resolve().parents[2] / "native" / "tests" / "hooks" / "f
 VARIABLE = "LD_PRELOAD"
 
 KINDS = (
-    "allocation",
-    "open",
-    "read",
-    "write",
-    "sync",
-    "rename",
-    "close",
-    "seek",
-    "status",
-    "map",
-    "thread",
+    *("allocation", "open", "read", "write", "sync", "rename"),
+    *("close", "seek", "status", "map", "thread"),
 )
 """The kinds of calls that can fail, in the order of the C enum, which begins with 1."""
 
@@ -48,6 +39,14 @@ class Report(ctypes.Structure):
         ("failed_at", ctypes.c_void_p * MOST_FRAMES),
         ("died_at", ctypes.c_void_p * MOST_FRAMES),
     ]
+
+    def stack_of_failure(self) -> list[int]:
+        """Return the addresses on the stack of the failing call, innermost first."""
+        return [*filter(None, self.failed_at[: self.n_failed_frames])]
+
+    def stack_of_death(self) -> list[int]:
+        """Return the addresses on the stack on which a signal ended the process; may be empty."""
+        return [*filter(None, self.died_at[: self.n_died_frames])]
 
 
 def build(folder: Path) -> Path:
@@ -88,8 +87,8 @@ class Preloaded:
         self._calls.eliza_faults_watch.restype = ctypes.c_void_p
         # Shared memory, so that a forked child's report survives the child.
         self._memory = mmap.mmap(-1, ctypes.sizeof(Report))
-        self._report = Report.from_buffer(self._memory)
-        base = self._calls.eliza_faults_watch(os.fsencode(watched), ctypes.byref(self._report))
+        self.report = Report.from_buffer(self._memory)
+        base = self._calls.eliza_faults_watch(os.fsencode(watched), ctypes.byref(self.report))
         if not base:
             raise FaultError(f"{watched} is not loaded in this process")
         self.base = int(base)  # the load address of the watched library
@@ -99,14 +98,11 @@ class Preloaded:
         """Return whether this process runs with the library preloaded."""
         return "failing_calls" in os.environ.get(VARIABLE, "")
 
-    def arm(
-        self,
-        kind: str,  # one of `KINDS`
-        n: int,
-        *,
-        lasting: bool = False,  # whether all later calls of the kind fail, too
-    ) -> None:
-        """Make the `n`-th call of a kind fail, counted from now; 0 only counts calls."""
+    def arm(self, kind: str, n: int, *, lasting: bool = False) -> None:
+        """Make the `n`-th call of one of `KINDS` fail, counted from now; 0 only counts calls.
+
+        With `lasting`, all later calls of the kind fail, too.
+        """
         self._calls.eliza_faults_arm(KINDS.index(kind) + 1, n, int(lasting))
 
     def disarm(self) -> None:
@@ -115,24 +111,4 @@ class Preloaded:
 
     def forget(self) -> None:
         """Clear the report, before the next child."""
-        ctypes.memset(ctypes.byref(self._report), 0, ctypes.sizeof(Report))
-
-    @property
-    def n_calls(self) -> int:
-        """Number of calls counted."""
-        return int(self._report.n_calls)
-
-    @property
-    def n_failed(self) -> int:
-        """Number of calls that failed."""
-        return int(self._report.n_failed)
-
-    @property
-    def failed_at(self) -> list[int]:
-        """The stack of the failing call: addresses, innermost first."""
-        return [*filter(None, self._report.failed_at[: self._report.n_failed_frames])]
-
-    @property
-    def died_at(self) -> list[int]:
-        """The stack on which a signal ended the process, innermost first; may be empty."""
-        return [*filter(None, self._report.died_at[: self._report.n_died_frames])]
+        ctypes.memset(ctypes.byref(self.report), 0, ctypes.sizeof(Report))

@@ -11,16 +11,8 @@ from pathlib import Path
 OURS = ("eliza::", "eliza_inference_", "eliza_test_")
 # Code that is attributed to its caller. Code that is neither ours nor neutral is llama.cpp's.
 NEUTRAL = (
-    "std::",
-    "__gnu_cxx::",
-    "__cxxabiv1::",
-    "__cxa",
-    "__gxx_personality",
-    "_Unwind",
-    "nlohmann::",
-    "operator new",
-    "operator delete",
-    "ggml_abort",
+    *("std::", "__gnu_cxx::", "__cxxabiv1::", "__cxa", "__gxx_personality", "_Unwind"),
+    *("nlohmann::", "operator new", "operator delete", "ggml_abort"),
 )
 
 
@@ -33,13 +25,11 @@ class Symbols:
         base: int,  # its load address
     ) -> None:
         self._base = base
-        done = subprocess.run(
-            ["nm", "--numeric-sort", "--demangle", "--defined-only", "--print-size", library],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found = re.findall(r"^(\w+) (\w+) [tTwWi] (.+)$", done.stdout, flags=re.MULTILINE)
+        command = ["nm", "--numeric-sort", "--defined-only", "--print-size", str(library)]
+        mangled = subprocess.run(command, capture_output=True, check=True).stdout
+        plain = ["c++filt", "--no-params"]
+        listed = subprocess.run(plain, input=mangled, capture_output=True, check=True).stdout
+        found = re.findall(r"^(\w+) (\w+) [tTwWi] (.+)$", listed.decode(), flags=re.MULTILINE)
         self._begins = [int(begin, 16) for begin, _, _ in found]
         self._ends = [int(begin, 16) + int(size, 16) for begin, size, _ in found]
         self._names = [name for _, _, name in found]
@@ -55,39 +45,13 @@ class Symbols:
         return self._names[at] if at >= 0 and offset - 1 < self._ends[at] else ""
 
 
-def qualified_name(name: str) -> str:
-    """Return a function's name without its parameters and return type.
-
-    >>> qualified_name("void std::vector<eliza::Place>::push<int>(int&&)")
-    'std::vector<eliza::Place>::push<int>'
-    """
-    name = name.replace("(anonymous namespace)", "{anonymous}")
-    name = re.sub(r"operator(\(\)|<=>|<<=?|>>=?|->\*?|<=?|>=?)", "operator", name)
-    depth = 0
-    begin = 0
-    for place, character in enumerate(name):
-        if character in "<{[":
-            depth += 1
-        elif character in ">}]":
-            depth -= 1
-        elif depth == 0 and character == "(":
-            return name[begin:place]
-        elif depth == 0 and character == " " and not name.startswith("operator", begin):
-            begin = place + 1
-    return name[begin:]
-
-
-def blamed(
-    names: Sequence[str],  # innermost first
-) -> tuple[str, str]:
+def blamed(names: Sequence[str]) -> tuple[str, str]:
     """Return whose code a stack is in, and the innermost function of that owner.
 
-    Returns
-    -------
-    str, str
-        ``"ours"``, ``"llama.cpp"`` or ``"nobody"``, and the function.
+    The names begin with the innermost function. The owner is ``"ours"``, ``"llama.cpp"`` or
+    ``"nobody"``.
     """
-    for name in map(qualified_name, names):
+    for name in names:
         if name.startswith(OURS):
             return "ours", name
         if not name.startswith(NEUTRAL):
@@ -97,4 +61,4 @@ def blamed(
 
 def our_caller(names: Sequence[str]) -> str:
     """Return our innermost function in a stack, or an empty string."""
-    return next((name for name in map(qualified_name, names) if name.startswith(OURS)), "")
+    return next((name for name in names if name.startswith(OURS)), "")
