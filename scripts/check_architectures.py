@@ -35,12 +35,13 @@ from backend_suite.every_use import Findings, use_in_every_way
 from backend_suite.reporting import details
 from fetch_llama_cpp import FetchError
 from forked import run_forked
-from make_test_models import ModelError, vocabulary_file
+from make_test_models import vocabulary_file
 from page_tables import markdown_table
 
-from eliza_ffi.library.loading import library_file_name
+from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.loading import Library
 
-BUILD = Path(__file__).resolve().parent.parent / "build" / "cpu"
+WRITER = Path(__file__).resolve().parent.parent / "build/cpu/tests/write_architectures"
 VOCABULARY = "llama-spm"  # the smallest
 
 QUICK = ("llama", "gemma2", "deepseek2", "qwen3moe", "mamba2", "rwkv7", "jamba", "qwen35")
@@ -59,12 +60,7 @@ LEAST_NOISE = 1e-3
 SECONDS, MEBIBYTES = 300.0, 4096
 """Limits of time and memory for one architecture."""
 
-NO_GENERATOR = (
-    "keeps no KV cache",
-    "not decoder-only",
-    "computes embeddings",
-    "no finite logit",
-)
+NO_GENERATOR = ("keeps no KV cache", "not decoder-only", "computes embeddings", "no finite logit")
 """Parts of the errors for models that cannot generate text: encoders, diffusion, speech."""
 
 VERDICTS = ("exact", "near-ties", "fault", "refused", "cannot be made")
@@ -87,45 +83,42 @@ class Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Check that every way to choose agrees, on every architecture."
-    )
+    parser = argparse.ArgumentParser(description="Compare all ways to choose, by architecture.")
     parser.add_argument("names", nargs="*", metavar="ARCHITECTURE", help="default: all")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
-    parser.add_argument("--library", type=Path, default=BUILD / library_file_name())
-    parser.add_argument("--writer", type=Path, default=BUILD / "tests" / "write_architectures")
     options = parser.parse_args(arguments)
     begin = time.monotonic()
     try:
         vocabulary = vocabulary_file(VOCABULARY)
-        known = _listed(options.writer)
+        known = _run(WRITER, "--list").split()
         names = options.names or (QUICK if options.quick else known)
         if unknown := set(names) - set(known):
             raise ValueError(f"unknown architecture: {', '.join(sorted(unknown))}")
-        subject = Subject(options.library.resolve(strict=True), 0, OPTIONS)
+        subject = Subject(Library().path, 0, OPTIONS)
         reports = []
         for name in names:
-            reports.append(check(name, options.writer, vocabulary, subject))
+            reports.append(check(name, vocabulary, subject))
             print(_line(reports[-1]), file=sys.stderr)
-    except (FetchError, ModelError, OSError, ValueError, subprocess.SubprocessError) as error:
+    except (ElizaError, FetchError, OSError, ValueError, subprocess.SubprocessError) as error:
         print(f"check_architectures: {error}", file=sys.stderr)
         return 2
     print(table(reports))
-    print(
-        f"{sum(report.n_choices for report in reports):,} choices;"
-        f" streams shared passes in {sum(report.n_shared for report in reports):,} of them"
+    n_choices, n_shared = (
+        sum(getattr(report, name) for report in reports) for name in ("n_choices", "n_shared")
     )
-    print(f"{counts(reports)}, in {(time.monotonic() - begin) / 60:.1f} minutes")
-    return 1 if any(report.verdict == "fault" for report in reports) else 0
+    print(f"{n_choices:,} choices; streams shared passes in {n_shared:,} of them")
+    found = Counter(report.verdict for report in reports)
+    counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict])
+    minutes = (time.monotonic() - begin) / 60
+    print(f"{len(reports)} architectures: {counts}, in {minutes:.1f} minutes")
+    return 1 if found["fault"] else 0
 
 
-def check(name: str, writer: Path, vocabulary: Path, subject: Subject) -> Report:
+def check(name: str, vocabulary: Path, subject: Subject) -> Report:
     """Write a model of an architecture, choose with it in every way, and delete it."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(writer), str(vocabulary), folder, name]
-        written = subprocess.run(command, capture_output=True, text=True, check=True)
         case = ModelCase(name, Path(folder) / f"{name}.gguf")
-        output = written.stdout.strip().removeprefix(f"{name}: ")
+        output = _run(WRITER, vocabulary, folder, name).strip().removeprefix(f"{name}: ")
         if output != str(case.path):
             why = _without_folders(output.removeprefix("cannot be made: "))
             return Report(name, "cannot be made", why)
@@ -149,12 +142,8 @@ def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
             return None, "; ".join(problems)
 
 
-def report_of(
-    name: str,
-    findings: Findings | None,  # None if the child process died
-    problem: str,  # other problems; may be empty
-) -> Report:
-    """Return the report of a model."""
+def report_of(name: str, findings: Findings | None, problem: str) -> Report:
+    """Return the report of a model. The findings are None if the child process died."""
     if findings is None:
         return Report(name, "fault", problem)
     if findings.refusal:
@@ -169,15 +158,8 @@ def report_of(
         if group:
             reasons.append(f"{len(group)} of {len(compared)} choices {kind}: {_first(group)}")
     difference = max(each.verdict.difference for each in compared)
-    return Report(
-        name,
-        verdict,
-        "; ".join(reasons),
-        len(compared),
-        difference,
-        findings.noise,
-        findings.n_shared,
-    )
+    why = "; ".join(reasons)
+    return Report(name, verdict, why, len(compared), difference, findings.noise, findings.n_shared)
 
 
 def table(reports: Sequence[Report]) -> str:
@@ -187,16 +169,8 @@ def table(reports: Sequence[Report]) -> str:
     return "\n".join([markdown_table(head, map(_cells, reports), left=2), *reasons])
 
 
-def counts(reports: Sequence[Report]) -> str:
-    """Return the number of architectures for each verdict."""
-    found = Counter(report.verdict for report in reports)
-    parts = [f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict]]
-    return f"{len(reports)} architectures: {', '.join(parts)}"
-
-
-def _listed(writer: Path) -> list[str]:
-    listed = subprocess.run([writer, "--list"], capture_output=True, text=True, check=True)
-    return listed.stdout.split()
+def _run(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _without_folders(text: str) -> str:

@@ -19,16 +19,16 @@ Exit codes: 0 = all results equal the reference or are near-ties, 1 = some diffe
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from backend_suite.cases import ANSWERS, PROMPTS, VOCABULARIES, WAYS, model_cases
-from backend_suite.comparing import Comparison, Subject, compare
+from backend_suite.choosing import choose
+from backend_suite.comparing import WITHOUT_FLASH, Comparison, Subject, ask_all, measure_noise
 from backend_suite.reporting import details, table
 from backend_suite.rpc_servers import rpc_servers
 from fetch_llama_cpp import FetchError
@@ -43,9 +43,7 @@ ON_CPU = ("cpu", "blas")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Check that a backend makes the same choices as the CPU."
-    )
+    parser = argparse.ArgumentParser(description="Compare a backend's choices with the CPU's.")
     parser.add_argument("backend", help="folder in build/ with the library to check")
     parser.add_argument("--quick", action="store_true", help="two models, two prompts")
     parser.add_argument("--vocabulary", choices=VOCABULARIES, help="only models of this size")
@@ -60,9 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ElizaError, FetchError, ModelError, OSError, RuntimeError) as error:
         print(f"check_backend: {error}", file=sys.stderr)
         return 2
-    print(table(compared))
-    for line in details(compared):
-        print(line)
+    print(table(compared), *details(compared), sep="\n")
     failed = sum(each.verdict.is_failure for each in compared)
     minutes = (time.monotonic() - begin) / 60
     print(f"{len(compared) - failed} of {len(compared)} choices pass, in {minutes:.1f} minutes")
@@ -73,19 +69,19 @@ def run(
     reference: Subject, subject: Subject, *, quick: bool, size: str | None = None
 ) -> list[Comparison]:
     """Compare on all models, and print each model's placement to standard error."""
-    prompts = dict(list(PROMPTS.items())[:2]) if quick else PROMPTS
-    answers = dict(list(ANSWERS.items())[:2]) if quick else ANSWERS
+    prompts = dict(list(PROMPTS.items())[: 2 if quick else None])
+    answers = dict(list(ANSWERS.items())[: 2 if quick else None])
     compared: list[Comparison] = []
     for case in model_cases(quick=quick, size=size):
-        compared += compare(
-            case,
-            reference,
-            subject,
-            prompts=prompts,
-            answers=answers,
-            ways=WAYS,
-            on_devices=partial(_print_placement, case.name),
-        )
+        questions = ask_all(case, reference, prompts, answers)
+        noise = measure_noise(case, reference, questions, WITHOUT_FLASH)
+        with subject.open(case.path) as model:
+            placement = model.describe()["model"].get("placement", [])
+            places = [f"{place['layers']} layers on {place['device']}" for place in placement]
+            print(f"{case.name}: {', '.join(places) or 'layers unknown'}", file=sys.stderr)
+            for way, question in itertools.product(WAYS, questions):
+                outcome = choose(model, question.prompt, question.payload, way)
+                compared.append(question.compared(outcome, way, noise))
     return compared
 
 
@@ -100,11 +96,6 @@ def _subject(backend: str, folder: Path, device: str | None) -> Iterator[Subject
     with rpc_servers(folder / "rpc-server", 2) as servers:
         endpoints = ",".join(server.endpoint for server in servers)
         yield Subject(library, n_gpu_layers, (*options, ("rpc", endpoints)))
-
-
-def _print_placement(name: str, placement: list[dict[str, Any]]) -> None:
-    places = [f"{place['layers']} layers on {place['device']}" for place in placement]
-    print(f"{name}: {', '.join(places) or 'layers unknown'}", file=sys.stderr)
 
 
 if __name__ == "__main__":

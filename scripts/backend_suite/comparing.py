@@ -1,12 +1,12 @@
-"""Run all cases on the reference and on the library to check."""
+"""Compare the choices of a library with the reference's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.model import Model
@@ -85,37 +85,21 @@ class Question:
         return Comparison(self.model, prompt, self.answers_name, way, verdict, noise)
 
 
-def compare(
-    case: ModelCase,
-    reference: Subject,  # if both are the same library, its ways are compared with its slowest way
-    subject: Subject,
-    *,
-    prompts: dict[str, str],  # texts by name
-    answers: dict[str, list[str]],
-    ways: Sequence[Way],
-    # Called once with the placement of the subject's layers, from ``describe``.
-    on_devices: Callable[[list[dict[str, Any]]], None] = lambda placement: None,
-) -> list[Comparison]:
-    """Compare a model's choices in all ways with the reference's."""
-    questions = ask_all(case, reference, prompts=prompts, answers=answers)
-    noise = measure_noise(case, reference, questions, WITHOUT_FLASH)
-    return compare_ways(case, subject, questions, noise, ways=ways, on_devices=on_devices)
-
-
 def ask_all(
     case: ModelCase,
     reference: Subject,
-    *,
-    prompts: dict[str, str],
-    answers: dict[str, list[str]],
+    prompts: Mapping[str, str],  # texts by name
+    answers: Mapping[str, list[str]],
 ) -> list[Question]:
     """Let the reference answer every question."""
+    asked = []
     with reference.open(case.path) as model:
-        return [
-            _asked(case.name, model, (name, text), (answers_name, texts))
-            for name, text in prompts.items()
-            for answers_name, texts in answers.items()
-        ]
+        for (name, text), (answers_name, texts) in product(prompts.items(), answers.items()):
+            tokens = [int(token) for token in model.tokenize(text, add_special=True)]
+            payload = payload_of(model, texts)
+            expected = choose(model, tokens, payload, REFERENCE)
+            asked.append(Question(case.name, name, answers_name, tokens, payload, expected))
+    return asked
 
 
 def measure_noise(
@@ -131,32 +115,3 @@ def measure_noise(
             )
             for question in questions
         )
-
-
-def compare_ways(
-    case: ModelCase,
-    subject: Subject,
-    questions: Sequence[Question],
-    noise: float,
-    *,
-    ways: Sequence[Way],
-    on_devices: Callable[[list[dict[str, Any]]], None] = lambda placement: None,
-) -> list[Comparison]:
-    """Compare the subject's answers in all ways."""
-    compared: list[Comparison] = []
-    with subject.open(case.path) as model:
-        on_devices(model.describe()["model"].get("placement", []))
-        for way in ways:
-            for question in questions:
-                outcome = choose(model, question.prompt, question.payload, way)
-                compared.append(question.compared(outcome, way, noise))
-    return compared
-
-
-def _asked(
-    case: str, model: Model, prompt: tuple[str, str], answers: tuple[str, list[str]]
-) -> Question:
-    tokens = [int(token) for token in model.tokenize(prompt[1], add_special=True)]
-    payload = payload_of(model, answers[1])
-    expected = choose(model, tokens, payload, REFERENCE)
-    return Question(case, prompt[0], answers[0], tokens, payload, expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,15 +17,8 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamConfig
 
 from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
-from .choosing import choose, choose_by_masks
-from .comparing import (
-    Comparison,
-    Question,
-    Subject,
-    ask_all,
-    compare_ways,
-    measure_noise,
-)
+from .choosing import Outcome, choose, choose_by_masks
+from .comparing import Comparison, Question, Subject, ask_all, measure_noise
 
 # Each prompt and each answer set is used, but not every combination.
 QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
@@ -33,7 +26,8 @@ QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 
 FASTEST = Way("auto", "auto")
 
 # Recurrent models share only passes with one token per stream. The reference has most of these.
-TOGETHER = (FASTEST, REFERENCE)
+SHARING = (FASTEST, REFERENCE)
+TOGETHER = "together"
 
 # Every question is asked in several streams, so that equal streams meet and some start late.
 N_ROUNDS = 4
@@ -50,6 +44,10 @@ class Findings:
     n_shared: int = 0  # number of streams that shared a forward pass
 
 
+Made = Iterator[tuple[Question, Outcome, Way, str]]
+"""Questions, their outcomes, the ways to decode them, and the ways to ask them."""
+
+
 def use_in_every_way(
     case: ModelCase,
     subject: Subject,  # computes the reference as well
@@ -63,7 +61,8 @@ def use_in_every_way(
     Raises
     ------
     RuntimeError
-        If the noise exceeds `LARGEST_NOISE`, or the scores do not depend on the prompts.
+        If the noise exceeds `LARGEST_NOISE`, the scores do not depend on the prompts, or a prompt
+        is not restored.
     """
     try:
         questions = _questions(case, subject)
@@ -74,17 +73,13 @@ def use_in_every_way(
     for name, rounding in roundings.items():
         say_stage(name)
         noise = max(noise, measure_noise(case, subject, questions, rounding))
-    say_stage("strategies")
-    compared = compare_ways(case, subject, questions, noise, ways=WAYS)
-    say_stage("restored prompts")
-    compared += _compare_restored(case, subject, questions, noise)
-    say_stage("streams together")
-    together, n_shared = _compare_together(case, subject, questions, noise)
-    say_stage("endings of one prompt")
-    endings = _compare_endings(case, subject, questions, noise)
-    say_stage("masks")
-    masked = _compare_masks(case, subject, questions, noise)
-    return Findings("", noise, (*compared, *together, *endings, *masked), n_shared)
+    compared, n_shared = [], 0
+    for name, use in USES.items():
+        say_stage(name)
+        for question, outcome, way, how in use(case.path, subject, questions):
+            compared.append(question.compared(outcome, way, noise, how))
+            n_shared += how == TOGETHER and outcome.stats.passes_shared > 0
+    return Findings("", noise, tuple(compared), n_shared)
 
 
 def _questions(case: ModelCase, subject: Subject) -> list[Question]:
@@ -94,8 +89,8 @@ def _questions(case: ModelCase, subject: Subject) -> list[Question]:
         for question in ask_all(
             case,
             subject,
-            prompts={name: PROMPTS[name] for name in prompts},
-            answers={name: ANSWERS[name] for name in answers},
+            {name: PROMPTS[name] for name in prompts},
+            {name: ANSWERS[name] for name in answers},
         )
     ]
 
@@ -106,68 +101,70 @@ def _check_prompts_matter(questions: Sequence[Question]) -> None:
         if one.answers_name == other.answers_name and np.array_equal(
             one.expected.logprobs, other.expected.logprobs
         ):
-            raise RuntimeError(
-                f"the scores are the same after the prompts {one.prompt_name!r} and"
-                f" {other.prompt_name!r}"
-            )
+            names = f"{one.prompt_name!r} and {other.prompt_name!r}"
+            raise RuntimeError(f"the scores are the same after the prompts {names}")
 
 
-def _compare_restored(
-    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
-) -> list[Comparison]:
+def _all_strategies(path: Path, subject: Subject, questions: Sequence[Question]) -> Made:
+    with subject.open(path) as model:
+        for way, question in itertools.product(WAYS, questions):
+            yield question, choose(model, question.prompt, question.payload, way), way, ""
+
+
+def _restored(path: Path, subject: Subject, questions: Sequence[Question]) -> Made:
     """Save every prompt in one context, restore it in another, and choose there.
 
     The last token of a prompt is not saved, because a file does not contain the logits after it.
     Both contexts have one slot: a recurrent state can be restored only into the slot it came from,
     and DeepSeek 4's files need a context with the same number of slots.
     """
-    compared = []
     of_prompts = {each.prompt_name: each for each in questions}.values()
     in_one_slot = replace(subject, options=(*subject.options, ("n_slots", "1")))
     with tempfile.TemporaryDirectory() as folder:
-        with in_one_slot.open(case.path) as model:
+        with in_one_slot.open(path) as model:
             for question in of_prompts:
                 model.save_prompt_cache(Path(folder) / question.prompt_name, question.prompt[:-1])
         for question in of_prompts:
-            with in_one_slot.open(case.path) as model:
+            with in_one_slot.open(path) as model:
                 model.load_prompt_cache(Path(folder) / question.prompt_name)
                 outcome = choose(model, question.prompt, question.payload, FASTEST)
-            comparison = question.compared(outcome, FASTEST, noise, "restored")
-            if outcome.stats.prompt_tokens_reused != len(question.prompt) - 1:
-                problem = (
-                    f"expected {len(question.prompt) - 1} restored tokens, got"
-                    f" {outcome.stats.prompt_tokens_reused}"
-                )
-                problems = (*comparison.verdict.problems, problem)
-                wrong = replace(comparison.verdict, kind="wrong", problems=problems)
-                comparison = replace(comparison, verdict=wrong)
-            compared.append(comparison)
-    return compared
+            expected, got = len(question.prompt) - 1, outcome.stats.prompt_tokens_reused
+            if got != expected:
+                raise RuntimeError(f"expected {expected} restored tokens, got {got}")
+            yield question, outcome, FASTEST, "restored"
 
 
-def _compare_endings(
-    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
-) -> list[Comparison]:
+def _together(path: Path, subject: Subject, questions: Sequence[Question]) -> Made:
+    """Let all streams choose at once."""
+    asked = [*questions] * N_ROUNDS
+    for way in SHARING:
+        with subject.open(path) as model, ThreadPoolExecutor(len(asked)) as threads:
+            running = [
+                threads.submit(choose, model, each.prompt, each.payload, way) for each in asked
+            ]
+            for question, outcome in zip(asked, running, strict=True):
+                yield question, outcome.result(), way, TOGETHER
+
+
+def _as_endings(path: Path, subject: Subject, questions: Sequence[Question]) -> Made:
     """Score all answer sets of a prompt as endings of its first half.
 
     Each ending begins with the prompt's second half. A further ending, the second half reversed,
     keeps the endings from having the same beginning.
     """
-    compared = []
     of_prompts: dict[str, list[Question]] = {}
     for question in questions:
         of_prompts.setdefault(question.prompt_name, []).append(question)
-    with subject.open(case.path) as model:
+    with subject.open(path) as model:
         binding, ctx = model.binding, model.session.ctx
         binding.set_option(ctx, "strategy", FASTEST.strategy)
         for asked in of_prompts.values():
             prompt = list(asked[0].prompt)
             half = len(prompt) // 2
+            payloads = [question.payload for question in asked]
             tries = [
-                binding.prepare_token_trie(
-                    ctx, question.payload.to_json(), len(list(question.payload.leaves()))
-                )
-                for question in asked
+                binding.prepare_token_trie(ctx, each.to_json(), len(list(each.leaves())))
+                for each in payloads
             ]
             endings = [(prompt[half:], trie) for trie in tries]
             endings.insert(0, (prompt[half:][::-1], tries[0]))
@@ -178,41 +175,21 @@ def _compare_endings(
                 )
             for question, found in zip(asked, scores[1:], strict=True):
                 outcome = replace(question.expected, logprobs=found.legal)
-                compared.append(question.compared(outcome, FASTEST, noise, "as an ending"))
-    return compared
+                yield question, outcome, FASTEST, "as an ending"
 
 
-def _compare_masks(
-    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
-) -> list[Comparison]:
+def _by_masks(path: Path, subject: Subject, questions: Sequence[Question]) -> Made:
     """Choose with token masks, from only the allowed logits and from whole logit rows."""
-    compared = []
-    with subject.open(case.path) as model:
-        for way, question in itertools.product(TOGETHER, questions):
+    with subject.open(path) as model:
+        for way, question in itertools.product(SHARING, questions):
             outcome = choose_by_masks(model, question.prompt, question.payload, way)
-            compared.append(question.compared(outcome, way, noise, "by masks"))
-    return compared
+            yield question, outcome, way, "by masks"
 
 
-def _compare_together(
-    case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
-) -> tuple[list[Comparison], int]:
-    """Let all streams choose at once; also return how many of them shared a forward pass."""
-    asked = [*questions] * N_ROUNDS
-    compared = []
-    n_shared = 0
-    for way in TOGETHER:
-        with (
-            subject.open(case.path) as model,
-            ThreadPoolExecutor(len(asked)) as threads,
-        ):
-            outcomes = threads.map(
-                lambda question, model=model, way=way: choose(
-                    model, question.prompt, question.payload, way
-                ),
-                asked,
-            )
-            for question, outcome in zip(asked, outcomes, strict=True):
-                compared.append(question.compared(outcome, way, noise, "together"))
-                n_shared += outcome.stats.passes_shared > 0
-    return compared, n_shared
+USES: dict[str, Callable[[Path, Subject, Sequence[Question]], Made]] = {
+    "strategies": _all_strategies,
+    "restored prompts": _restored,
+    "streams together": _together,
+    "endings of one prompt": _as_endings,
+    "masks": _by_masks,
+}
