@@ -11,72 +11,92 @@ install them, and returns 1. It only looks at files and the PATH.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 OLDEST_VULKAN = (1, 3, 272)
 """The oldest Vulkan headers that llama.cpp's Vulkan backend compiles with."""
 
-ROOTS = ["/usr", "/usr/local", "/opt/homebrew", "/opt/homebrew/opt/openblas"]
-"""Prefixes with ``include`` and ``lib`` folders."""
+ROOTS = (
+    *("/usr", "/usr/local", "/opt/homebrew", "/opt/homebrew/opt/openblas"),
+    *("/usr/cuda", "/usr/local/cuda", os.environ.get("ROCM_PATH") or "/opt/rocm"),
+)
+"""Prefixes with ``bin``, ``include`` and ``lib`` folders."""
 
-Environment = Mapping[str, str]
+NEEDS = {
+    "hip": {
+        "hipcc": "hipcc is missing (install AMD's ROCm 6.1 or newer; Debian: hipcc)",
+        "hipblas/hipblas.h": "hipblas is missing (ROCm: hipblas-dev; Debian: libhipblas-dev)",
+        "rocblas/rocblas.h": "rocblas is missing (ROCm: rocblas-dev; Debian: librocblas-dev)",
+    },
+    "sycl": {
+        "icpx": "icpx is missing (install Intel's oneAPI Base Toolkit, then source setvars.sh)",
+    },
+    "opencl": {
+        "CL/cl.h": "the OpenCL headers are missing (Debian: apt install opencl-headers)",
+        "libOpenCL": "libOpenCL is missing (Debian: apt install ocl-icd-opencl-dev)",
+    },
+    "arm64": {
+        "aarch64-linux-gnu-g++": "aarch64-linux-gnu-g++ is missing"
+        " (Debian: apt install g++-aarch64-linux-gnu)",
+    },
+    "windows": {
+        "x86_64-w64-mingw32-g++-posix": "x86_64-w64-mingw32-g++-posix is missing"
+        " (Debian: apt install g++-mingw-w64-x86-64-posix)",
+    },
+}
+"""The programs, headers and libraries of a backend, and the line that is printed without them."""
 
 
-def program(variables: Environment, *names: str, folder: str = "") -> bool:
-    """Return whether one of the programs is on the PATH or in the folder."""
-    path = os.pathsep.join([variables.get("PATH", os.defpath), folder])
-    return any(shutil.which(name, path=path) for name in names)
-
-
-def found(name: str, *folders: str | Path) -> Path | None:
-    """Find a header, or a library such as ``libOpenCL``; the given folders come first."""
-    endings = ("",) if name.endswith((".h", ".hpp")) else (".so", ".dylib", ".tbd", ".a")
+def find(name: str, folder: str = "") -> Path | None:
+    """Find a program, a header, or a library such as ``libOpenCL``; `folder` comes first."""
     machine = str(sysconfig.get_config_var("MULTIARCH") or "")
-    places = [Path(folder) for folder in folders]
-    for root in map(Path, ROOTS):
-        places += [
-            root / each / more for each in ("include", "lib", "lib64") for more in ("", machine)
-        ]
-    files = (place / f"{name}{ending}" for place in places for ending in endings)
-    return next((file for file in files if file.is_file()), None)
+    places = [Path(folder)] if folder else []
+    for root, each, more in itertools.product(ROOTS, ("include", "lib", "lib64"), ("", machine)):
+        places.append(Path(root, each, more))
+    files = itertools.product(places, ("", ".so", ".dylib", ".tbd", ".a"))
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *(f"{e}/bin" for e in ROOTS)])
+    program = shutil.which(name, path=path)
+    if program is not None:
+        return Path(program)
+    return next((file for place, end in files if (file := place / f"{name}{end}").is_file()), None)
 
 
-def cuda(variables: Environment) -> Iterator[str]:
-    toolkits = [f"{root}/cuda" for root in ROOTS]
-    if not program(variables, "nvcc", folder=os.pathsep.join(f"{each}/bin" for each in toolkits)):
+def cuda() -> Iterator[str]:
+    if not find("nvcc"):
         yield (
             "nvcc is missing (install NVIDIA's CUDA toolkit; or run 'make cuda-toolkit', and add"
             " the folder bin of its result to PATH)"
         )
         return
-    given = variables.get("CUBLAS_DIR")
+    given = os.environ.get("CUBLAS_DIR")
     if given and not Path(given, "include", "cublas_v2.h").is_file():
         yield f"CUBLAS_DIR: expected a folder with include/cublas_v2.h; {given} has none"
-    elif not given and not found("cublas_v2.h", *(f"{each}/include" for each in toolkits)):
+    elif not given and not find("cublas_v2.h"):
         yield (
             "cuBLAS is missing (install libcublas-dev in the toolkit's version; or run"
             " 'make cuda-toolkit', and set CUBLAS_DIR to its result)"
         )
     has_gpu = Path("/dev/nvidia0").exists() or Path("/dev/dxg").exists()
-    if not has_gpu and not variables.get("CUDA_ARCHITECTURES"):
+    if not has_gpu and not os.environ.get("CUDA_ARCHITECTURES"):
         yield (
             "this machine has no NVIDIA GPU (name the compute capabilities to build for, such as"
             ' CUDA_ARCHITECTURES=90 or "80;90")'
         )
 
 
-def vulkan(variables: Environment) -> Iterator[str]:
-    given = [folder for folder in [variables.get("VULKAN_INCLUDE_DIR")] if folder]
-    header = found("vulkan/vulkan_core.h", *given)
-    if given and not Path(given[0], "vulkan", "vulkan_core.h").is_file():
+def vulkan() -> Iterator[str]:
+    given = os.environ.get("VULKAN_INCLUDE_DIR", "")
+    header = find("vulkan/vulkan_core.h", given)
+    if given and not Path(given, "vulkan", "vulkan_core.h").is_file():
         wanted = "a folder with vulkan/vulkan_core.h"
-        yield f"VULKAN_INCLUDE_DIR: expected {wanted}; {given[0]} has none"
+        yield f"VULKAN_INCLUDE_DIR: expected {wanted}; {given} has none"
     elif header is None:
         yield "the Vulkan headers are missing (Debian: apt install libvulkan-dev)"
     elif (version := vulkan_version(header.read_text(errors="replace"))) < OLDEST_VULKAN:
@@ -85,93 +105,54 @@ def vulkan(variables: Environment) -> Iterator[str]:
             f"expected Vulkan headers {oldest} or newer, got {got} (for example, unpack Debian"
             " 13's libvulkan-dev and spirv-headers, and set VULKAN_INCLUDE_DIR to their folder)"
         )
-    if not found("spirv/unified1/spirv.hpp", *given):
+    if not find("spirv/unified1/spirv.hpp", given):
         yield "the SPIR-V headers are missing (Debian: apt install spirv-headers)"
-    if not program(variables, "glslc"):
+    if not find("glslc"):
         yield "glslc, which compiles shaders, is missing (Debian: apt install glslc)"
 
 
-def vulkan_version(header: str) -> tuple[int, int, int]:
+def vulkan_version(header: str) -> tuple[int, ...]:
     """Return the version in the text of ``vulkan_core.h``, or zeros if it has none."""
     patch = re.search(r"#define VK_HEADER_VERSION (\d+)", header)
     complete = re.search(r"VK_HEADER_VERSION_COMPLETE VK_MAKE_\w*VERSION\(([\d, ]+),", header)
     if patch is None or complete is None:
         return (0, 0, 0)
     # VK_MAKE_API_VERSION takes the variant, 0, as its first argument.
-    *_, major, minor = (int(part) for part in complete[1].split(","))
-    return (major, minor, int(patch[1]))
+    return (*map(int, complete[1].split(",")[-2:]), int(patch[1]))
 
 
-def metal(variables: Environment) -> Iterator[str]:
-    if sys.platform != "darwin":
-        yield "Metal needs macOS (on this system, use BACKEND=vulkan or cuda)"
-    elif not program(variables, "xcrun"):
-        yield "Apple's command line tools are missing (xcode-select --install)"
-
-
-def hip(variables: Environment) -> Iterator[str]:
-    rocm = variables.get("ROCM_PATH") or "/opt/rocm"
-    if not program(variables, "hipcc", folder=f"{rocm}/bin"):
-        yield "hipcc is missing (install AMD's ROCm 6.1 or newer; Debian: hipcc)"
-    for name in ("hipblas", "rocblas"):
-        if not found(f"{name}/{name}.h", f"{rocm}/include"):
-            yield f"{name} is missing (ROCm: {name}-dev; Debian: lib{name}-dev)"
-
-
-def sycl(variables: Environment) -> Iterator[str]:
-    if not program(variables, "icpx"):
-        yield "icpx is missing (install Intel's oneAPI Base Toolkit, then source setvars.sh)"
-    if not variables.get("MKLROOT"):
+def missing_for(backend: str) -> Iterator[str]:
+    """Yield a line for each missing tool of a backend, with how to install it."""
+    if not any(map(find, ("c++", "g++", "clang++"))):
+        yield "a C++ compiler is missing (Debian: apt install g++)"
+    for name, line in NEEDS.get(backend, {}).items():
+        if not find(name):
+            yield line
+    if backend == "cuda":
+        yield from cuda()
+    elif backend == "vulkan":
+        yield from vulkan()
+    elif backend == "sycl" and not os.environ.get("MKLROOT"):
         yield "MKLROOT is not set (oneAPI's setvars.sh sets it)"
-
-
-def opencl(variables: Environment) -> Iterator[str]:
-    if not found("CL/cl.h"):
-        yield "the OpenCL headers are missing (Debian: apt install opencl-headers)"
-    if not found("libOpenCL"):
-        yield "libOpenCL is missing (Debian: apt install ocl-icd-opencl-dev)"
-
-
-def blas(variables: Environment) -> Iterator[str]:
+    elif backend == "metal" and sys.platform != "darwin":
+        yield "Metal needs macOS (on this system, use BACKEND=vulkan or cuda)"
+    elif backend == "metal" and not find("xcrun"):
+        yield "Apple's command line tools are missing (xcode-select --install)"
     # Accelerate is part of macOS, and CMake's FindBLAS searches for other vendors.
-    if sys.platform == "darwin" or variables.get("BLAS_VENDOR") not in (None, "", "OpenBLAS"):
-        return
-    folders = [f"{root}/include/openblas" for root in ROOTS]
-    if not found("cblas.h", *folders) or not found("libopenblas"):
-        yield "OpenBLAS is missing (Debian: apt install libopenblas-dev)"
-    if not program(variables, "pkg-config"):
-        yield "pkg-config is missing (Debian: apt install pkg-config)"
-
-
-def _cross(compiler: str, package: str) -> Callable[[Environment], Iterator[str]]:
-    def check(variables: Environment) -> Iterator[str]:
-        if not program(variables, compiler):
-            yield f"{compiler} is missing (Debian: apt install {package})"
-
-    return check
-
-
-CHECKS: Mapping[str, Callable[[Environment], Iterator[str]]] = {
-    "cpu": lambda variables: iter(()),
-    "rpc": lambda variables: iter(()),
-    **{check.__name__: check for check in (cuda, vulkan, metal, hip, sycl, opencl, blas)},
-    "arm64": _cross("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"),
-    "windows": _cross("x86_64-w64-mingw32-g++-posix", "g++-mingw-w64-x86-64-posix"),
-}
-
-
-def missing_for(backend: str, variables: Environment) -> list[str]:
-    """Return a line for each missing tool of a backend, with how to install it."""
-    has_compiler = program(variables, "c++", "g++", "clang++")
-    compiler = [] if has_compiler else ["a C++ compiler is missing (Debian: apt install g++)"]
-    return [*compiler, *CHECKS[backend](variables)]
+    elif backend == "blas" and os.environ.get("BLAS_VENDOR") in (None, "", "OpenBLAS"):
+        if sys.platform == "darwin":
+            return
+        if not any(map(find, ("cblas.h", "openblas/cblas.h"))) or not find("libopenblas"):
+            yield "OpenBLAS is missing (Debian: apt install libopenblas-dev)"
+        if not find("pkg-config"):
+            yield "pkg-config is missing (Debian: apt install pkg-config)"
 
 
 def main() -> int:
     backend = sys.argv[1]
-    missing = missing_for(backend, os.environ)
+    missing = "; ".join(missing_for(backend))
     if missing:
-        print(f"make build BACKEND={backend}: {'; '.join(missing)}", file=sys.stderr)
+        print(f"make build BACKEND={backend}: {missing}", file=sys.stderr)
     return 1 if missing else 0
 
 
