@@ -1,4 +1,4 @@
-"""Compare constrained generation with slow reference implementations.
+"""Compare the native trie and constrained generation with slow reference implementations.
 
 The models have random weights and real vocabularies of 32,000 and 128,256 tokens. The reference
 logits come from plain llama.cpp, which decodes the whole text again for every token.
@@ -27,6 +27,7 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
 
+ENDED = 2**64 - 1  # the hook writes this count after the span has ended
 # Two ways of decoding round differently, so logits that are closer than this may swap their order.
 TOO_CLOSE = 5e-3
 
@@ -34,15 +35,56 @@ few_tokens = st.integers(0, 5)
 leaf_sets = st.lists(st.lists(few_tokens, min_size=1, max_size=5), min_size=1, max_size=12)
 
 
-def payload_of(token_lists: Sequence[Sequence[int]]) -> TokenTreePayload:
-    """Return a payload with numbered leaves."""
+def payload_of(token_lists: Sequence[Sequence[int]], split: int = 0) -> TokenTreePayload:
+    """Return a payload with numbered leaves, the first `split` of them in their own descriptor."""
     leaves = tuple(TokenTreeLeaf(f"leaf{i}", tuple(t)) for i, t in enumerate(token_lists))
-    return TokenTreePayload("m", (TokenTreeDescriptor("p", leaves),))
+    parts = [part for part in (leaves[:split], leaves[split:]) if part]
+    descriptors = tuple(TokenTreeDescriptor(f"p{i}", part) for i, part in enumerate(parts))
+    return TokenTreePayload("m", descriptors)
+
+
+class Hooks(Logits):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._ffi.cdef(
+            """
+            int eliza_test_trie_walk(const char * payload, size_t len, int32_t n_vocab,
+                                     const int32_t * tokens, size_t n_tokens,
+                                     int32_t * allowed_out, size_t cap, size_t * counts_out);
+            """
+        )
+
+    def walk(
+        self, payload: str, tokens: Sequence[int], n_vocab: int = 0
+    ) -> list[list[int] | None] | None:
+        """Return the allowed tokens before each token and after the last; None after the end.
+
+        The whole result is None if the payload was rejected.
+        """
+        raw = payload.encode()
+        cap = 4096
+        allowed = self._ffi.new("int32_t[]", cap)
+        counts = self._ffi.new("size_t[]", len(tokens) + 1)
+        status = self._lib.eliza_test_trie_walk(
+            raw, len(raw), n_vocab, list(tokens), len(tokens), allowed, cap, counts
+        )
+        if status == -1:
+            return None
+        assert status == 0
+        sets: list[list[int] | None] = []
+        begin = 0
+        for count in counts:
+            if count == ENDED:
+                sets.append(None)
+            else:
+                sets.append(self._ffi.unpack(allowed + begin, count))
+                begin += count
+        return sets
 
 
 @pytest.fixture(scope="session")
-def logits(hooks_path: Path) -> Logits:
-    return Logits(hooks_path)
+def hooks(hooks_path: Path) -> Hooks:
+    return Hooks(hooks_path)
 
 
 @dataclass(frozen=True)
@@ -66,6 +108,61 @@ def subject(
     with Model(path, library=library, n_ctx=512, n_threads=1, seed=7) as model:
         n_vocab = model.describe()["model"]["n_vocab"]
         yield Subject(model, SyncRunner(model.binding, model.session.ctx), n_vocab)
+
+
+# ---- the trie ----------------------------------------------------------------------------------
+
+
+def brute_force_walk(
+    token_lists: Sequence[Sequence[int]], tokens: Sequence[int]
+) -> list[list[int] | None]:
+    """Search through all leaves at every step. The span ends after a leaf or another token."""
+    sets: list[list[int] | None] = []
+    for n in range(len(tokens) + 1):
+        walked = list(tokens[:n])
+        longer = [t for t in token_lists if len(t) > n and list(t[:n]) == walked]
+        has_ended = bool(sets) and sets[-1] is None
+        sets.append(sorted({t[n] for t in longer}) if longer and not has_ended else None)
+    return sets
+
+
+@pytest.mark.slow
+@given(
+    token_lists=leaf_sets,
+    walk=st.lists(few_tokens, max_size=7),
+    split=st.integers(0, 12),
+    follow=st.integers(0, 11),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(300))
+def test_the_native_trie_and_a_search_through_all_leaves_agree_at_every_step(
+    hooks: Hooks, token_lists: list[list[int]], walk: list[int], split: int, follow: int
+) -> None:
+    # A random walk usually leaves the trie with its first token, so these follow a leaf first.
+    leaf = token_lists[follow % len(token_lists)]
+    tokens = [*leaf[: len(leaf) - follow % 2], *walk]
+    expected = brute_force_walk(token_lists, tokens)
+    assert hooks.walk(payload_of(token_lists, split).to_json(), tokens) == expected
+
+
+@given(token_lists=leaf_sets, too_large=st.integers(0, 2**31 - 1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_native_trie_rejects_tokens_outside_the_vocabulary(
+    hooks: Hooks, token_lists: list[list[int]], too_large: int
+) -> None:
+    n_vocab = 6
+    assert hooks.walk(payload_of(token_lists).to_json(), [], n_vocab) is not None
+    with_it = [*token_lists, [too_large]]
+    is_rejected = hooks.walk(payload_of(with_it).to_json(), [], n_vocab) is None
+    assert is_rejected == (too_large >= n_vocab)
+
+
+def test_a_payload_may_contain_any_unicode_text(hooks: Hooks) -> None:
+    leaves = (TokenTreeLeaf('Grüße "\\\n\u2028😀', (3,)), TokenTreeLeaf("\u0001", (1,)))
+    payload = TokenTreePayload("modèle", (TokenTreeDescriptor("påth", leaves),))
+    assert hooks.walk(payload.to_json(), [3]) == [[1, 3], None]
+
+
+# ---- constrained generation --------------------------------------------------------------------
 
 
 def to_vocabulary(token_lists: Sequence[Sequence[int]], base: int) -> list[list[int]]:
@@ -115,7 +212,7 @@ def log_softmax_of(logits: NDArray[np.float64], token: int) -> float:
 
 
 def masked_argmax(
-    plain: Logits, subject: Subject, prompt: list[int], leaves: list[list[int]]
+    hooks: Hooks, subject: Subject, prompt: list[int], leaves: list[list[int]]
 ) -> tuple[list[int], float]:
     """Choose with masked logits of the whole vocabulary and one forward pass per token.
 
@@ -127,7 +224,7 @@ def masked_argmax(
     chosen: list[int] = []
     logprob = 0.0
     while node.children:
-        logits = plain.after(subject.model.path, prompt + chosen, subject.n_vocab).astype(float)
+        logits = hooks.after(subject.model.path, prompt + chosen, subject.n_vocab).astype(float)
         mask = np.full(subject.n_vocab, 0.0 if node.is_terminal else -np.inf)
         mask[node.allowed] = 0.0
         masked = logits + mask
@@ -154,11 +251,45 @@ def masked_argmax(
     max_examples=25,
 )
 def test_mode_0_takes_the_masked_argmax_over_all_logits(
-    logits: Logits, subject: Subject, token_lists: list[list[int]], base: int, prompt: list[int]
+    hooks: Hooks, subject: Subject, token_lists: list[list[int]], base: int, prompt: list[int]
 ) -> None:
     leaves = to_vocabulary(token_lists, base)
-    tokens, logprob = masked_argmax(logits, subject, prompt, leaves)
+    tokens, logprob = masked_argmax(hooks, subject, prompt, leaves)
     result = subject.generate(prompt, payload_of(leaves), token_tree_mode=STOP_AT_LEAF)
     assert list(result.tokens) == tokens
     assert result.leaf is not None
     assert result.leaf.logprob == pytest.approx(logprob, abs=2e-2)
+
+
+def test_a_leaf_that_begins_another_ends_unless_the_argmax_continues_it(
+    hooks: Hooks, subject: Subject
+) -> None:
+    """The argmax is taken over the whole vocabulary."""
+    prompt = [1, 400, 500]
+    first = 1000
+    logits = hooks.after(subject.model.path, [*prompt, first], subject.n_vocab)
+    ranked = [int(token) for token in np.argsort(logits)]
+    for following, continues in ((ranked[-1], True), (ranked[-2], False)):
+        payload = payload_of([[first], [first, following]])
+        result = subject.generate(prompt, payload, token_tree_mode=STOP_AT_LEAF)
+        assert list(result.tokens) == ([first, following] if continues else [first])
+        assert result.finish_reason == "leaf"
+
+
+def test_forced_tokens_run_no_forward_pass_of_their_own(subject: Subject) -> None:
+    leaves = [[1000, 1001, 1002, 1003], [2000, 2001, 2002]]
+    result = subject.generate([1, 400], payload_of(leaves), token_tree_mode=STOP_AT_LEAF)
+    assert result.stats is not None
+    assert result.stats.passes_after_prompt == 0
+    assert result.stats.decisions == 1
+    assert result.stats.candidates_seen == 2
+    assert result.stats.tokens_forced == len(result.tokens) - 1
+
+
+def test_without_the_stop_flag_free_text_follows_the_leaf(subject: Subject) -> None:
+    result = subject.generate([1, 400], payload_of([[1000, 1001]]), max_tokens=6)
+    assert result.tokens[:2] == (1000, 1001)
+    assert len(result.tokens) == 6
+    assert result.leaf is not None
+    assert result.leaf.name == "leaf0"
+    assert result.leaf.logprob == 0.0

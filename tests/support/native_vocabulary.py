@@ -19,6 +19,7 @@ DECLARATIONS = """
     const char * eliza_test_last_error();
     void * eliza_test_vocabulary(const char *, const uint64_t * ends, size_t n, int64_t * build_ns);
     void eliza_test_vocabulary_free(void *);
+    int64_t eliza_test_vocabulary_nodes(void *);
     void * eliza_test_walk(void * vocabulary, const char * span, size_t len);
     void eliza_test_walk_free(void *);
     int64_t eliza_test_walk_allowed(void *, int32_t * out, size_t cap);
@@ -54,6 +55,10 @@ class NativeVocabulary:
             )
         )
         self.pointer = self.ffi.gc(pointer, self.lib.eliza_test_vocabulary_free)
+
+    @property
+    def n_nodes(self) -> int:
+        return int(self.lib.eliza_test_vocabulary_nodes(self.pointer))
 
     def walk(self, span: Mapping[str, Any]) -> NativeWalk:
         """Start a walk with the constraint of a span, in the C header's form."""
