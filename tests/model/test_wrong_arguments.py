@@ -10,7 +10,6 @@ import asyncio
 import importlib
 import inspect
 import math
-import os
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from eliza_ffi import (
     choices,
     decisions,
     elizaos,
-    session,
     structured,
 )
 from eliza_ffi import library as native
@@ -41,7 +39,7 @@ from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
 from eliza_ffi.elizaos import runner_of
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.sampling import Sampling, parse_order
+from eliza_ffi.sampling import Sampling
 from eliza_ffi.session import options, tool_calls
 
 PACKAGE = str(Path(eliza_ffi.__file__).parent)
@@ -49,6 +47,8 @@ PROMPT = "message: hello\naction: "
 CONVERSATION = [{"role": "user", "content": "hello"}]
 QUESTIONS = {"action": {"type": "choice", "instructions": "What?", "choices": ["GO", "STAY"]}}
 TOOLS = [{"type": "function", "function": {"name": "GO"}}]
+QUESTION = decisions.Predicate("Is it so?")
+EXAMPLES = [(f"input {i}", {"0": True}) for i in range(10)]
 SKELETON = {"spans": [{"kind": "enum", "key": "action", "enumValues": ["GO", "STAY"]}]}
 
 
@@ -112,16 +112,58 @@ OPENED = {"path", "drafter", "calibration", "prior", "library", "bundle", "lora"
 SETTINGS: dict[str, Any] = {
     f"Unpack[{kind.__name__}]": kind
     for kind in (
-        DecideSettings,
-        PromptArguments,
-        options.ChoiceSettings,
-        options.FillSettings,
-        options.StreamSettings,
-        options.TextSettings,
-        tool_calls.ToolSettings,
+        *(DecideSettings, PromptArguments, tool_calls.ToolSettings),
+        *(options.ChoiceSettings, options.FillSettings),
+        *(options.StreamSettings, options.TextSettings),
     )
 }
 """By the annotation of a `**more` parameter: the class that lists its keyword arguments."""
+
+LEFT_OUT = {
+    "results, which only the package creates": {
+        *("choices.RankLevel", "choices.RankResult", "choices.ChoiceResult"),
+        *("decisions.RenderedQuestion", "decisions.Calibration", "decisions.ChoiceAnswer"),
+        *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
+        *("decisions.MultiLabelAnswer", "decisions.PredicateAnswer"),
+        *("decisions.QuestionCalibration", "decisions.QuestionReport"),
+        *("decisions.ScoreAnswer", "decisions.ShownOption"),
+        *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
+        *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
+        *("library.VerifierEvent", "structured.TokenTexts", "session.GenerationResult"),
+        *("elizaos.FfiStreamingResult", "elizaos.Usage", "structured.PartialField"),
+        *("structured.StructuredResult", "structured.FillResult", "structured.FilledSpan"),
+        *("session.TextAnswer", "session.TokenLogprob", "session.ToolCall", "session.ToolCalls"),
+    },
+    "called only by the package itself": {
+        *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
+        *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled"),
+        *("decisions.QuestionCalibration.sets_of", "elizaos.FfiStreamingRunner"),
+        *("elizaos.FfiStreamingGenerateArgs.of", "elizaos.FfiStreamingResult.of"),
+        *("elizaos.Parameter.placed", "session.AsyncTextStream", "session.TextStream"),
+        *("structured.StructuredResult.of", "structured.TokenTexts.of"),
+        "structured.TokenTexts.starting_with",
+    },
+    "takes tokens, which only the package has": {"choices.PreparedLabels.tokens_for"},
+    "takes seconds": {"decisions.DecisionReport.save_plots"},
+    "called for every token, so a check would be slow": {
+        *("library.CffiBinding.next", "library.CffiBinding.next_many"),
+        "library.CffiBinding.decode",
+    },
+}
+"""Functions that the test leaves out, by reason."""
+
+LEFT_OUT_ROOMS = {
+    "eliza_ffi.ray": "loads a model at each call, or needs Ray: see tests/ray",
+    "eliza_ffi.errors": "exceptions",
+}
+
+ROOMS = {
+    *("async_model", "chat", "choices", "classifier", "decisions", "elizaos", "library", "model"),
+    *("sampling", "session", "structured"),
+}
+
+SLOW_ROOMS = {"async_model", "model"}
+"""Rooms whose functions run the model for every accepted argument, which takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -149,427 +191,329 @@ class Subject:
         return names
 
 
-def name_of(target: Any) -> str:
-    """Return the name of a function or class, with its room as a prefix."""
-    return f"{target.__module__.split('.')[1]}.{target.__qualname__}"
+NAMED_ONES = ("k", "max_tokens", "n", "n_rows", "n_spans", "n_tokens", "n_top", "target", "top")
+NAMED_STRINGS = (
+    *("choice", "input", "label", "model_id", "name", "path", "pattern", "prompt", "rule"),
+    *("separator", "source", "symbol", "template", "text", "value"),
+)
+NAMED_LISTS = ("X", "inputs", "names", "prompts", "stops", "texts", "values")
+ALWAYS_GIVEN = ("layers", "max_tokens", "n_rows", "top")
+"""Optional parameters that get an argument in every call, which keeps the calls short."""
 
 
-def of(target: Any, call: Callable[..., Any] | None = None, /, **given: Any) -> Subject:
-    return Subject(target, given, target if call is None else call)
+def valid_arguments(model: Model) -> dict[str, Any]:
+    """Return an argument for each parameter by name, which is valid for most functions."""
+    leaf = choices.TokenTreeLeaf("a", (1,))
+    descriptor = choices.TokenTreeDescriptor("path", (leaf,))
+    return {
+        **dict.fromkeys(NAMED_ONES, 1),
+        **dict.fromkeys(NAMED_STRINGS, "a"),
+        **{name: ["a"] for name in NAMED_LISTS},
+        "action": elizaos.Action("GO"),
+        "actions": [{"name": "GO"}, {"name": "STAY"}],
+        "allowed_probability": False,
+        "answer": model.decide("hello", QUESTIONS)["action"],
+        "args": elizaos.FfiStreamingGenerateArgs([1, 2], max_tokens=1),
+        "cache": model.session.choices,
+        "call": structured.SpanSampling(),
+        "callback": anything,
+        "choices": ["a", "b"],
+        "config": native.StreamConfig(),
+        "content": "done",
+        "ctx": model.session.ctx,
+        "data": {"name": "GO"},
+        "descriptor": descriptor,
+        "descriptors": (descriptor,),
+        "detokenize": model.session.detokenize,
+        "end": 5,
+        "examples": EXAMPLES,
+        "facts": model.describe()["model"],
+        "grammar": 'root ::= "a"',
+        "how": PromptSettings(),
+        "in_string": False,
+        "index": 1,
+        "instructions": "Is it so?",
+        "joint": False,
+        "key": "span_limit",
+        "kind": "boolean",
+        "labels": ["a", "b"],
+        "layers": [1],
+        "leaves": (leaf,),
+        "levels": ["a", "b"],
+        "library": model.binding.library,
+        "mask": None,
+        "messages": CONVERSATION,
+        "mode": 0,
+        "model": model,
+        "n_embd": 128,
+        "on_token": anything,
+        "option": 0,
+        "parameters": {},
+        "payload": choices.TokenTreePayload("model", (descriptor,)).to_json(),
+        "positions": [0],
+        "probabilities": [0.5, 0.5],
+        "prompt_tokens": [1],
+        "question": QUESTION,
+        "question_index": 0,
+        "questions": QUESTIONS,
+        "repo_id": "org/repo",
+        "scores": QuestionScores((OptionScores(np.log([0.25, 0.75])),)),
+        "settings": "{}",
+        "shape": SKELETON,
+        "span": {"before": "a"},
+        "span_index": 0,
+        "spans": (structured.SkeletonSpan("boolean", "is_so"),),
+        "temperature": 0.5,
+        "tokenize": model.session.tokenize,
+        "tokens": [1],
+        "tools": TOOLS,
+        "y": ["GO"],
+    }
 
 
-def of_model(model: Model) -> Iterator[Subject]:
-    def opened(**given: Any) -> None:
-        Model(**{"n_ctx": 64, "n_threads": 1, **given}).close()
+def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str, Any]]:
+    """Return the arguments of functions for which the usual arguments are not valid."""
+    prepared = model.binding.prepare_choices(model.session.ctx, ["GO", "STAY"])
+    calibration = owners[decisions.Calibration]
+    of_examples: dict[str, Any] = {"questions": [QUESTION]}
+    return {
+        "ActionSkeleton.accepts": {"value": {}},
+        **{name: {"path": None} for name in ("AsyncModel", "AsyncModel.open", "Model")},
+        "Calibration.check": {"model_fingerprint": calibration.model, **of_examples},
+        "Calibration.from_text": {"text": calibration.to_text()},
+        "Calibration.load": {"path": "calibration.json"},
+        "CffiBinding.choose": {"prompt": [1], "choices": prepared, "scores": False},
+        "CffiBinding.create": {"path": model.path},
+        "CffiBinding.rank": {"choices": prepared},
+        "CffiBinding.restore_slot": {"path": "saved"},
+        "CffiBinding.score_endings": {"endings": [([1], prepared)]},
+        "CffiBinding.set_choices": {"choices": prepared},
+        "CffiBinding.set_option": {"value": "500"},
+        **{name: {"ctx": None} for name in DESTROY},
+        "ChatTokenizer": {"template": model.chat_template},
+        "Classifier": {"model": model, "labels": ["GO", "STAY"], "instructions": "Which?"},
+        "Classifier.load": {"path": "classifier.json", "model": model},
+        "Classifier.set_params": {"instructions": "Which?"},
+        "Lark": {"grammar": 'start: "a"'},
+        "Library.need": {"symbol": "eliza_inference_create"},
+        "ParametersSkeleton.accepts": {"value": {}},
+        "PreparedLabels": {"choices": owners[choices.LabelSet]},
+        "Prompt": {"parts": (("a", True), ("b", False))},
+        "QuestionCalibration.apply": {"rule": "constrained"},
+        "Sampling.preset": {"name": "greedy"},
+        "Skeleton.from_dict": {"data": SKELETON},
+        "SkeletonSpan.from_dict": {"data": {"kind": "boolean"}},
+        "SpanSamplerPlan.from_dict": {"data": owners[structured.SpanSamplerPlan].to_dict()},
+        "SpanSamplerPlan.sampling": {"kind": "free-json"},
+        "Skeleton.parse": {"text": "true"},
+        "TokenTreePayload.from_json": {"text": owners[choices.TokenTreePayload].to_json()},
+        "_JsonAnswer.parse": {"text": "1"},
+        **{f"{face}.call_tool": {"max_tokens": 40} for face in FACES},
+        **{f"{face}.call_tools": {"max_tokens": 40} for face in FACES},
+        **{f"{face}.load_prompt_cache": {"path": "saved"} for face in FACES},
+        "calibrate": of_examples,
+        "evaluate": of_examples,
+        "detect_capabilities": {"source": model.binding},
+        "encode_rtkt": {"leaves": [[1]]},
+        "parse_order": {"text": "top_k"},
+        "question_from": {"question": QUESTIONS["action"]},
+    }
 
-    async def opened_async(**given: Any) -> None:
-        (await AsyncModel.open(**{"n_ctx": 64, "n_threads": 1, **given})).close()
 
-    Path("cache").mkdir()
-    Path("cache/org_repo_m.gguf").symlink_to(model.path)
+FACES = ("Model", "AsyncModel")
+DESTROY = (
+    *("CffiBinding.destroy", "CffiBinding.destroyer", "CffiBinding.forget_callbacks"),
+    "AospStreamingLlmBinding.destroy",
+)
 
-    def opened_by_name(**given: Any) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("LLAMA_CACHE", "cache")
-            Model.from_pretrained(**{"n_ctx": 64, "n_threads": 1, **given}).close()
 
-    async def opened_by_name_async(**given: Any) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("LLAMA_CACHE", "cache")
-            (await AsyncModel.from_pretrained(**{"n_ctx": 64, "n_threads": 1, **given})).close()
-
-    yield of(Model, opened, path=None)
-    yield of(Model.from_pretrained, opened_by_name, repo_id="org/repo")
-    yield of(AsyncModel.from_pretrained, opened_by_name_async, repo_id="org/repo")
-    yield of(AsyncModel, opened, path=None)
-    yield of(AsyncModel.open, opened_async, path=None)
-    yield of(AsyncModel.of, model=model)
+def owners_of_methods(model: Model) -> dict[type, Any]:
+    """Return an object of each class that has public methods."""
+    binding, tokenizers = model.binding, (model.session.tokenize, model.session.detokenize)
+    label_set = choices.LabelSet(["a"], ["a"])
+    leaf = choices.TokenTreeLeaf("a", (1,))
+    payload = choices.TokenTreePayload("model", (choices.TokenTreeDescriptor("a", (leaf,)),))
+    calibration = decisions.calibrate(model, [QUESTION], EXAMPLES, method="temperature")
+    span, action = structured.SkeletonSpan("boolean", "is_so"), elizaos.Action("GO")
+    override = structured.SpanOverride(0, 0.5)
+    calibration.save("calibration.json")
     model.save_prompt_cache("saved", PROMPT)
     classifier = Classifier(model, ["GO", "STAY"]).fit(["a"], ["GO"])
     classifier.save("classifier.json")
-    yield of(Classifier, model=model, labels=["GO", "STAY"], instructions="Which?")
-    yield of(Classifier.load, path="classifier.json", model=model)
-    for method in (classifier.predict, classifier.predict_proba, classifier.predict_log_proba):
-        yield of(method, X=["a"])
-    yield of(classifier.fit, X=["a"], y=["GO"])
-    yield of(classifier.score, X=["a"], y=["GO"])
-    yield of(classifier.get_params, deep=True)
-    yield of(Classifier(model).set_params, instructions="Which?")
-    yield of(classifier.save, path="classifier again.json")
-    for face in (model, AsyncModel.of(model)):
-        yield of(face.tokenize, text="a")
-        yield of(face.prompt_tokens, prompt="a")
-        yield of(face.detokenize, tokens=[1])
-        yield of(face.chat_tokens, messages=CONVERSATION)
-        yield of(face.embed, text="a")
-        yield of(face.end_of_turn, prompt="a", end=5)
-        yield of(face.hidden_states, prompt="a", layers=[1], n_rows=1)
-        yield of(face.prompt_logprobs, prompt="a", top=1)
-        yield of(face.generate, prompt="a", max_tokens=1)
-        yield of(face.stream, prompt="a", max_tokens=1)
-        yield of(face.generate_many, prompts=["a"], max_tokens=1)
-        yield of(face.choose, prompt="a", labels=["GO", "STAY"])
-        yield of(face.prepare_labels, labels=["GO", "STAY"])
-        yield of(face.choose_many, prompts=["a"], labels=["GO", "STAY"])
-        yield of(face.rank, prompt="a", labels=["GO", "STAY"])
-        yield of(face.rank_many, prompts=["a"], labels=["GO", "STAY"])
-        yield of(face.decide, input="a", questions=QUESTIONS)
-        yield of(face.decide_many, inputs=["a"], questions=QUESTIONS)
-        yield of(face.decision_prompts, input="a", questions=QUESTIONS)
-        yield of(face.fill, prompt="a", shape=SKELETON)
-        yield of(face.fill_stream, prompt="a", shape=SKELETON)
-        yield of(face.fill_many, prompts=["a"], shape=SKELETON)
-        yield of(face.call_tool, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
-        yield of(face.call_tools, messages=CONVERSATION, tools=TOOLS, max_tokens=40)
-        yield of(face.save_prompt_cache, path="saved again", prompt="a")
-        yield of(face.load_prompt_cache, path="saved")
-    given: dict[str, Any] = {"model": model, "prompt": "a"}
-    yield of(elizaos.generate_args, **given)
-    yield of(elizaos.plan, actions=[{"name": "GO"}, {"name": "STAY"}], **given)
-    yield of(elizaos.runner_of, model=model)
-    call = model.call_tool(CONVERSATION, TOOLS, "required")
-    yield of(call.result, content="done")
-
-
-def of_choices(model: Model) -> Iterator[Subject]:
-    cache = model.session.choices
-    both: dict[str, Any] = {
-        "tokenize": model.session.tokenize,
-        "detokenize": model.session.detokenize,
-    }
-    one = choices.LabelSet(["a"], ["a"])
-    leaf = choices.TokenTreeLeaf("a", (1,))
-    descriptor = choices.TokenTreeDescriptor("path", (leaf,))
-    payload = choices.TokenTreePayload("model", (descriptor,))
-    yield of(choices.LabelSet, values=["a"], texts=["a"])
-    yield of(one.place_of, text="a")
-    yield of(one.hierarchy, separator=" > ")
-    yield of(one.payload, **both)
-    yield of(choices.PreparedLabels, choices=one, cache=cache)
-    yield of(choices.TokenTreeLeaf, name="a", tokens=(1,))
-    yield of(choices.TokenTreeDescriptor, path="path", leaves=(leaf,))
-    yield of(choices.TokenTreePayload, model_id="model", descriptors=(descriptor,))
-    yield of(payload.select, path="path")
-    yield of(choices.TokenTreePayload.from_json, text=payload.to_json())
-    yield of(choices.as_label_set, choices=["a"])
-    yield of(choices.build_token_tree_descriptor, path="p", names=["a"], tokenize=both["tokenize"])
-    yield of(elizaos.encode_descriptor, descriptor=descriptor)
-    yield of(elizaos.encode_rtkt, path="path", leaves=[[1]])
-    yield of(choices.tokenize_choice, choice="a", **both)
-
-
-def of_decisions(model: Model) -> Iterator[Subject]:
-    question = decisions.Predicate("Is it so?")
-    examples = [(f"input {i}", {"0": True}) for i in range(10)]
-    decision = model.decide("hello", QUESTIONS)
-    calibration = decisions.calibrate(model, [question], examples, method="temperature")
-    calibration.save("calibration.json")
-    report = decisions.evaluate(model, [question], examples)
-    scores = QuestionScores((OptionScores(np.log([0.25, 0.75])),))
-    yield of(decisions.Predicate, instructions="Is it so?")
-    yield of(decisions.Choice, instructions="Which?", choices=["a", "b"])
-    yield of(decisions.Score, instructions="How?", levels=["a", "b"])
-    yield of(decisions.MultiLabel, instructions="Is it about this?", labels=["a"])
-    yield of(decisions.Option, value="a")
-    yield of(decisions.Level, label="a")
-    yield of(decisions.as_questions, questions=QUESTIONS)
-    yield of(decisions.ask, question=question)
-    yield of(decisions.ask(question).label_of, option=0)
-    yield of(decisions.input_text, input="a")
-    yield of(decisions.question_from, question=QUESTIONS["action"])
-    yield of(decisions.question_to, question=question)
-    yield of(decisions.choice_confidence, probabilities=[0.5, 0.5])
-    yield of(decisions.ChoiceAnswer(options=(("a", 0.5), ("b", 0.5))).top, n=1)
-    yield of(decisions.score_confidence, probabilities=[0.5, 0.5])
-    yield of(decisions.decisions_answer, answer=decision["action"])
-    yield of(decisions.systemone_answer, answer=decision["action"])
-    yield of(decisions.calibrate, model=model, questions=[question], examples=examples)
-    yield of(decisions.evaluate, model=model, questions=[question], examples=examples)
-    yield of(calibration.apply, question_index=0, scores=scores)
-    yield of(
-        calibration.check,
-        model_fingerprint=calibration.model,
-        questions=[question],
-        how=PromptSettings(),
+    owners = (
+        *(model, AsyncModel.of(model), classifier, runner_of(model), binding, binding.library),
+        *(model.call_tool(CONVERSATION, TOOLS, "required"), label_set, payload),
+        choices.PreparedLabels(label_set, model.session.choices),
+        *(decisions.ask(QUESTION), decisions.ChoiceAnswer(options=(("a", 0.5), ("b", 0.5)))),
+        *(calibration, calibration.questions[0], decisions.evaluate(model, [QUESTION], EXAMPLES)),
+        *(action, elizaos.Parameter("where"), elizaos.AospStreamingLlmBinding(binding.library)),
+        *(elizaos.ActionSkeleton([action]), elizaos.ParametersSkeleton(action)),
+        *(span, structured.Skeleton((span,)), override, structured.SpanSamplerPlan((override,))),
+        *(model.chat_template, model.session.chat(), chat.Prompt()),
+        *(chat.PromptTokenizer(*tokenizers), Sampling()),
     )
-    yield of(calibration.save, path="saved.json")
-    yield of(decisions.Calibration.load, path="calibration.json")
-    yield of(decisions.Calibration.from_text, text=calibration.to_text())
-    yield of(calibration.questions[0].apply, scores=scores, rule="constrained")
-    yield of(report.text, width=80)
+    return {type(owner): owner for owner in owners}
 
 
-def of_answers(model: Model) -> Iterator[Subject]:
-    """Yield the functions of skeletons, shapes and masks."""
-    action = elizaos.Action("GO", (elizaos.Parameter("where"),))
-    span = structured.SkeletonSpan("boolean", "is_so")
-    skeleton = structured.Skeleton((span,))
-    plan = structured.SpanSamplerPlan((structured.SpanOverride(0, 0.5),))
-    yield of(elizaos.Action, name="GO")
-    yield of(elizaos.Action.from_dict, data={"name": "GO"})
-    yield of(action.accepts, parameters={})
-    yield of(elizaos.Parameter, name="where")
-    yield of(elizaos.Parameter.from_dict, data={"name": "where"})
-    yield of(action.parameters[0].accepts, value="a")
-    yield of(elizaos.ActionSkeleton, actions=[action])
-    yield of(elizaos.ParametersSkeleton, action=action)
-    for made in (elizaos.ActionSkeleton([action]), elizaos.ParametersSkeleton(action)):
-        yield of(made.matches, text="a")
-        yield of(made.accepts, value={})
-        yield of(made.parse, text="1")
-    yield of(structured.SpanSampling)
-    yield of(structured.SpanOverride, span_index=0, temperature=0.5)
-    yield of(plan.overrides[0].over, **{"call": structured.SpanSampling()})
-    yield of(structured.SpanSamplerPlan)
-    yield of(structured.SpanSamplerPlan.from_dict, data=plan.to_dict())
-    yield of(plan.check, n_spans=1)
-    yield of(plan.sampling, **{"index": 1, "kind": "free-json", "call": structured.SpanSampling()})
-    yield of(structured.Skeleton, spans=(span,))
-    yield of(structured.Skeleton.from_dict, data=SKELETON)
-    yield of(skeleton.parse, text="true")
-    yield of(skeleton.matches, text="true")
-    yield of(structured.SkeletonSpan, kind="boolean")
-    yield of(structured.SkeletonSpan.from_dict, data={"kind": "boolean"})
-    yield of(span.texts, in_string=False)
-    yield of(structured.Regex, pattern="a")
-    yield of(structured.Gbnf, grammar='root ::= "a"')
-    yield of(structured.Lark, grammar='start: "a"')
+def other_calls(model: Model, owners: dict[type, Any]) -> dict[str, Callable[..., Any]]:
+    """Return a function in place of each function that leaves something open or needs more."""
+    binding = model.binding
+    phone = owners[elizaos.AospStreamingLlmBinding]
+    few = {"n_ctx": 64, "n_threads": 1}
+    Path("cache").mkdir()
+    Path("cache/org_repo_m.gguf").symlink_to(model.path)
 
+    def closed(open_model: Callable[..., Any]) -> Callable[..., Any]:
+        def call(**given: Any) -> Any:
+            found = open_model(**few | given)
 
-def of_texts(model: Model) -> Iterator[Subject]:
-    """Yield the functions of prompts and sampling."""
-    both: dict[str, Any] = {
-        "tokenize": model.session.tokenize,
-        "detokenize": model.session.detokenize,
-    }
+            async def close() -> None:
+                (await found).close()
 
-    def read(parts: Any = ()) -> list[int]:
-        return model.prompt_tokens(chat.Prompt(parts))
+            return close() if inspect.isawaitable(found) else found.close()
 
-    yield of(chat.ChatTemplate, source="a")
-    yield of(model.chat_template.render, messages=CONVERSATION)
-    yield of(model.chat_template.fit, messages=CONVERSATION)
-    yield of(chat.ChatTokenizer, template=model.chat_template, **both)
-    yield of(model.session.chat().tokens, messages=CONVERSATION)
-    yield of(model.session.chat().split, messages=CONVERSATION)
-    yield of(chat.Prompt, read, parts=(("a", True), ("b", False)))
-    yield of(chat.Prompt().template, text="a")
-    yield of(chat.Prompt().text, text="a")
-    yield of(chat.Prompt.format, lambda template: chat.Prompt.format(template), template="a")
-    yield of(chat.PromptTokenizer, **both)
-    yield of(chat.PromptTokenizer(**both).tokens, prompt="a")
-    yield of(chat.template_of_model, facts=model.describe()["model"])
-    yield of(Sampling)
-    yield of(Sampling.preset, name="greedy")
-    yield of(parse_order, text="top_k")
+        return call
 
+    def on_context(destroy: Callable[..., Any]) -> Callable[..., None]:
+        """Return a function that destroys a new context, unless it gets another one."""
 
-def of_runner(model: Model) -> Iterator[Subject]:
-    args = elizaos.FfiStreamingGenerateArgs([1, 2], max_tokens=1)
-    yield of(elizaos.FfiStreamingGenerateArgs, prompt_tokens=[1])
-    yield of(session.CacheOptions)
-    yield of(session.Speculation)
-    runner = runner_of(model)
-    yield of(runner.generation, args=args)
-    yield of(runner.generate_with_usage, args=args)
-    yield of(runner.generate_stream, args=args)
-    yield of(runner.whole_stream, args=args)
-
-
-def of_library(model: Model) -> Iterator[Subject]:
-    binding, ctx = model.binding, model.session.ctx
-    payload = choices.TokenTreePayload(
-        "model", (choices.TokenTreeDescriptor("path", (choices.TokenTreeLeaf("a", (1,)),)),)
-    ).to_json()
-    prepared = binding.prepare_choices(ctx, ["GO", "STAY"])
-
-    def on_stream(name: str, /, **given: Any) -> Subject:
-        """Return a method of the binding that is called on a new stream every time."""
-        method = getattr(binding, name)
-
-        def call(**arguments: Any) -> None:
-            stream = binding.open(ctx, native.StreamConfig(max_tokens=2))
-            try:
-                binding.set_logprobs(stream, 1)
-                if name != "prefill":
-                    binding.prefill(stream, [1, 2])
-                if name == "token_trie_scores":
-                    binding.set_choices(stream, prepared, 0)
-                method(**{"stream": stream, **arguments})
-            finally:
-                binding.close(stream)
-
-        return of(method, call, **given)
-
-    def on_context(name: str, /, binding: native.CffiBinding = binding) -> Subject:
-        """Return a method of a binding that destroys a context."""
-        method = getattr(binding, name)
-
-        def call(ctx: Any = None) -> None:
+        def call(ctx: Any) -> None:
             made = binding.create(model.path)
-            method(made if ctx is None else ctx)
+            destroy(made if ctx is None else ctx)
             binding.destroy(made)
 
-        return of(method, call)
+        return call
 
-    def with_callback(name: str, /) -> Subject:
-        method = getattr(binding, name)
-
-        def call(**arguments: Any) -> None:
+    def with_callback(method: Callable[..., Any]) -> Callable[..., None]:
+        def call(**given: Any) -> None:
             try:
-                method(**arguments)
+                method(**given)
             finally:
-                method(ctx, None)
+                method(model.session.ctx, None)
 
-        return of(method, call, ctx=ctx, callback=anything)
+        return call
 
-    yield of(native.CffiBinding, library=binding.library)
-    yield of(native.StreamConfig)
-    yield of(native.Library)
-    yield of(native.find_library)
-    yield of(native.detect_capabilities, source=binding)
-    yield of(binding.library.has, symbol="a")
-    yield of(binding.library.need, symbol="eliza_inference_create")
-    yield of(binding.library.probe, symbol="a")
-    yield of(binding.supports, name="fill")
-    yield of(binding.create, lambda path: binding.destroy(binding.create(path)), path=model.path)
-    yield of(binding.load, ctx=ctx)
-    yield of(binding.set_option, ctx=ctx, key="span_limit", value="500")
-    yield of(binding.describe, ctx=ctx)
-    yield of(binding.tokenize, ctx=ctx, text="a")
-    yield of(binding.detokenize, ctx=ctx, tokens=[1])
-    yield of(binding.detokenize_bytes, ctx=ctx, tokens=[1])
-    yield of(binding.vocabulary, ctx=ctx)
-    yield of(binding.embed, ctx=ctx, text="a")
-    yield of(binding.token_embeddings, ctx=ctx, tokens=[1], positions=[0])
-    yield of(binding.eot_score, ctx=ctx, tokens=[1], target=1)
-    yield of(binding.prepare_choices, ctx=ctx, texts=["a"])
-    phone = elizaos.AospStreamingLlmBinding(binding.library)
-    yield of(elizaos.AospStreamingLlmBinding, library=binding.library)
-    for opened in (phone.open, phone.llm_stream_open):
-        yield of(
-            opened,
-            lambda opened=opened, **given: phone.close(opened(**given)),
-            ctx=ctx,
-            config=native.StreamConfig(),
-        )
-    yield of(binding.prepare_token_trie, ctx=ctx, payload=payload, n=1)
-    yield of(
-        binding.open,
-        lambda **given: binding.close(binding.open(**given)),
-        ctx=ctx,
-        config=native.StreamConfig(),
-    )
-    yield from map(with_callback, ("set_progress_callback", "set_verifier_callback"))
-    yield from map(on_context, ("destroy", "destroyer", "forget_callbacks"))
-    yield on_context("destroy", phone)
-    for name in ("close", "cancel", "stats", "describe_chain", "clear_token_trie"):
-        yield on_stream(name)
-    yield on_stream("token_trie_leaf")
-    yield on_stream("token_trie_scores")
-    yield on_stream("prefill", tokens=[1])
-    yield on_stream("hidden_states", tokens=[1], layers=[1], n_rows=1, n_embd=128, n_kept=0)
-    yield on_stream("prefill_logprobs", tokens=[1], n_top=1)
-    yield on_stream("generate", max_tokens=1, on_token=anything)
-    yield on_stream("save_slot", path="slot")
-    yield on_stream("restore_slot", path="saved")
-    yield on_stream("set_sampling", settings="{}")
-    yield on_stream("set_logprobs", n_top=1)
-    yield on_stream("take_logprobs", n_tokens=1, n_top=1)
-    yield on_stream("fill", span={"before": "a"})
-    yield on_stream("set_token_mask", mask=None)
-    yield on_stream("set_forced_tokens", tokens=[1])
-    yield on_stream("set_stops", stops=["."])
-    yield on_stream("set_token_trie", payload=payload, mode=0)
-    yield on_stream("set_choices", choices=prepared, mode=0)
-    yield on_stream("choose", prompt=[1], choices=prepared, mode=0, scores=False)
-    yield on_stream("set_text_choices", choices=["a", "b"], mode=0)
-    yield on_stream("rank", choices=prepared, k=1)
-    yield on_stream("rank_texts", texts=["a", "b"], k=1)
-    yield on_stream(
-        "score_endings", endings=[([1], prepared)], joint=False, allowed_probability=False
-    )
-
-
-LEFT_OUT = {
-    "results, which only the package creates": {
-        *("choices.RankLevel", "choices.RankResult", "choices.ChoiceResult"),
-        *("decisions.RenderedQuestion", "decisions.Calibration", "decisions.ChoiceAnswer"),
-        *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
-        *(
-            "decisions.MultiLabelAnswer",
-            "decisions.PredicateAnswer",
-            "decisions.QuestionCalibration",
+    return {
+        "Model": closed(Model),
+        "Model.from_pretrained": closed(Model.from_pretrained),
+        "AsyncModel": closed(AsyncModel),
+        "AsyncModel.open": closed(AsyncModel.open),
+        "AsyncModel.from_pretrained": closed(AsyncModel.from_pretrained),
+        "Prompt": lambda parts=(): model.prompt_tokens(chat.Prompt(parts)),
+        "Prompt.format": lambda template: chat.Prompt.format(template),
+        "CffiBinding.create": lambda path: binding.destroy(binding.create(path)),
+        "CffiBinding.open": lambda **given: binding.close(binding.open(**given)),
+        "CffiBinding.destroy": on_context(binding.destroy),
+        "CffiBinding.destroyer": on_context(binding.destroyer),
+        "CffiBinding.forget_callbacks": on_context(binding.forget_callbacks),
+        "CffiBinding.set_progress_callback": with_callback(binding.set_progress_callback),
+        "CffiBinding.set_verifier_callback": with_callback(binding.set_verifier_callback),
+        "AospStreamingLlmBinding.destroy": on_context(phone.destroy),
+        "AospStreamingLlmBinding.open": lambda **given: phone.close(phone.open(**given)),
+        "AospStreamingLlmBinding.llm_stream_open": lambda **given: phone.close(
+            phone.llm_stream_open(**given)
         ),
-        *("decisions.QuestionReport", "decisions.ScoreAnswer", "decisions.ShownOption"),
-        *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
-        *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
-        "library.VerifierEvent",
-        *("structured.TokenTexts", "session.GenerationResult"),
-        *("elizaos.FfiStreamingResult", "elizaos.Usage", "structured.PartialField"),
-        *("structured.StructuredResult", "structured.FillResult"),
-        *("structured.FilledSpan", "session.TextAnswer", "session.TokenLogprob"),
-        *("session.ToolCall", "session.ToolCalls"),
-    },
-    "called only by the package itself": {
-        *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
-        *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled"),
-        "decisions.QuestionCalibration.sets_of",
-        "elizaos.FfiStreamingRunner",
-        "elizaos.FfiStreamingGenerateArgs.of",
-        *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.AsyncTextStream"),
-        "session.TextStream",
-        *(
-            "structured.StructuredResult.of",
-            "structured.TokenTexts.of",
-            "structured.TokenTexts.starting_with",
-        ),
-    },
-    "takes tokens, which only the package has": {"choices.PreparedLabels.tokens_for"},
-    "takes seconds": {"decisions.DecisionReport.save_plots"},
-    "called for every token, so a check would be slow": {
-        *("library.CffiBinding.next", "library.CffiBinding.next_many"),
-        "library.CffiBinding.decode",
-    },
-}
-"""Functions that the test leaves out, by reason."""
+    }
 
-LEFT_OUT_ROOMS = {
-    "eliza_ffi.ray": "loads a model at each call, or needs Ray: see tests/ray",
-    "eliza_ffi.errors": "exceptions",
-}
 
-ROOMS = {
-    *("async_model", "chat", "choices", "classifier", "decisions", "elizaos", "library", "model"),
-    *("sampling", "session", "structured"),
-}
+def on_a_stream(model: Model, method: Callable[..., Any]) -> Callable[..., None]:
+    """Return a function that calls a method of the binding on a new stream every time."""
+    binding, ctx = model.binding, model.session.ctx
 
-SLOW_ROOMS = {"async_model", "model"}
-"""Rooms whose functions run the model for every accepted argument, which takes seconds."""
+    def call(**given: Any) -> None:
+        stream = binding.open(ctx, native.StreamConfig(max_tokens=2))
+        try:
+            binding.set_logprobs(stream, 1)
+            if method.__name__ != "prefill":
+                binding.prefill(stream, [1, 2])
+            if method.__name__ == "token_trie_scores":
+                binding.set_choices(stream, binding.prepare_choices(ctx, ["GO", "STAY"]), 0)
+            method(**{"stream": stream, **given})
+        finally:
+            binding.close(stream)
+
+    return call
+
+
+def all_subjects(model: Model) -> Iterator[Subject]:
+    valid, owners = valid_arguments(model), owners_of_methods(model)
+    others, calls = other_arguments(model, owners), other_calls(model, owners)
+    for target, owner in public_functions().items():
+        if name_of(target) in set().union(*LEFT_OUT.values()):
+            continue
+        bound = target if owner is None else getattr(owners[owner], target.__name__)
+        parameters = inspect.signature(bound).parameters
+        given = {name: valid[name] for name in parameters if name in ALWAYS_GIVEN}
+        given |= {
+            name: valid[name]
+            for name, parameter in parameters.items()
+            if name in valid and is_required(parameter)
+        }
+        given |= others.get(target.__qualname__, {})
+        call = on_a_stream(model, bound) if "stream" in parameters else bound
+        yield Subject(bound, given, calls.get(target.__qualname__, call))
+
+
+def public_functions() -> dict[Any, type | None]:
+    """Return the public functions, classes and methods, and the first class of each method."""
+    rooms = [importlib.import_module(name) for name in PUBLIC_ROOMS if name not in LEFT_OUT_ROOMS]
+    public = [getattr(room, name) for room in rooms for name in room.__all__]
+    found: dict[Any, type | None] = {}
+    for each in public:
+        if callable(each) and is_ours(each):
+            found.setdefault(each, None)
+            for _, member in public_members(each) if inspect.isclass(each) else ():
+                method = member.__func__ if isinstance(member, classmethod) else member
+                if inspect.isfunction(method):
+                    found.setdefault(method, each)
+    return {target: owner for target, owner in found.items() if has_parameters(target)}
+
+
+def is_ours(found: Any) -> bool:
+    is_error = inspect.isclass(found) and issubclass(found, Exception)
+    is_of_package = str(found.__module__).startswith("eliza_ffi")
+    return is_of_package and not is_error and not getattr(found, "_is_protocol", False)
+
+
+def is_required(parameter: inspect.Parameter) -> bool:
+    is_variable = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    return parameter.default is parameter.empty and not is_variable
+
+
+def has_parameters(target: Any) -> bool:
+    return bool(inspect.signature(target).parameters.keys() - {"self", "cls"})
+
+
+def room_of(target: Any) -> str:
+    return str(target.__module__.split(".")[1])
+
+
+def name_of(target: Any) -> str:
+    """Return the name of a function or class, with its room as a prefix."""
+    return f"{room_of(target)}.{target.__qualname__}"
 
 
 # ---- Tests --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Change the working directory, because wrong arguments may create files."""
-    folder, before = tmp_path_factory.mktemp("wrong"), Path.cwd()
-    os.chdir(folder)
-    yield folder
-    os.chdir(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("wrong"))
+        patch.setenv("LLAMA_CACHE", "cache")
+        yield
 
 
 @pytest.fixture(scope="module")
-def model(library: Library, folder: Path) -> Iterator[Model]:
+def model(library: Library, folder: None) -> Iterator[Model]:
     with Model(library=library, n_ctx=512, n_threads=1, seed=1) as model:
         yield model
 
 
 @pytest.fixture(scope="module")
 def subjects(model: Model) -> list[Subject]:
-    rooms = (of_model, of_choices, of_decisions, of_answers, of_texts, of_runner, of_library)
-    return [subject for room in rooms for subject in room(model)]
+    return list(all_subjects(model))
 
 
 @pytest.fixture(scope="module")
@@ -647,32 +591,8 @@ def test_valid_arguments_are_accepted(
 
 
 def test_every_public_function_has_a_subject(subjects: list[Subject]) -> None:
-    known = {str(subject) for subject in subjects}.union(*LEFT_OUT.values())
-    rooms = [name for name in PUBLIC_ROOMS if name not in LEFT_OUT_ROOMS]
-    public = set()
-    for room in map(importlib.import_module, rooms):
-        for found in (getattr(room, name) for name in room.__all__):
-            if callable(found) and str(found.__module__).startswith("eliza_ffi"):
-                public |= {name for name, target in functions_of(found) if has_parameters(target)}
-    assert public - known == set(), "not tested, and not in LEFT_OUT"
-    assert known - public == set(), "no longer public"
-
-
-def functions_of(found: Any) -> Iterator[tuple[str, Any]]:
-    if getattr(found, "_is_protocol", False):
-        return
-    if not inspect.isclass(found):
-        yield name_of(found), found
-        return
-    if issubclass(found, Exception):
-        return
-    yield name_of(found), found
-    for _, member in public_members(found):
-        method = member.__func__ if isinstance(member, classmethod) else member
-        if inspect.isfunction(method):
-            yield name_of(method), method
-
-
-def has_parameters(target: Any) -> bool:
-    names = inspect.signature(target).parameters.keys() - {"self", "cls"}
-    return bool(names)
+    public = set(map(name_of, public_functions()))
+    left_out = set().union(*LEFT_OUT.values())
+    assert {str(subject) for subject in subjects} == public - left_out
+    assert left_out <= public, "no longer public"
+    assert {subject.room for subject in subjects} == ROOMS
