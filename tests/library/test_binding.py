@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from checkout import ROOT
 
@@ -60,34 +59,6 @@ def stream(binding: CffiBinding, ctx: Any) -> Iterator[Any]:
 def leaf_payload(*leaves: tuple[str, list[int]]) -> str:
     listed = [{"name": name, "tokens": tokens} for name, tokens in leaves]
     return json.dumps({"modelId": "m", "descriptors": [{"path": "p", "leaves": listed}]})
-
-
-def test_next_and_generate_return_the_same_tokens_and_text(binding: CffiBinding, ctx: Any) -> None:
-    config = StreamConfig(max_tokens=6)
-    pulled = binding.open(ctx, config)
-    binding.prefill(pulled, [1, 5, 9])
-    tokens: list[int] = []
-    text = ""
-    while not (step := binding.next(pulled)).done:
-        tokens.extend(step.tokens)
-        text += step.text
-    tokens.extend(step.tokens)
-    text += step.text
-    binding.close(pulled)
-
-    pushed = binding.open(ctx, config)
-    binding.prefill(pushed, [1, 5, 9])
-    calls: list[tuple[int, str]] = []
-
-    def on_token(token: int, piece: str) -> bool:
-        calls.append((token, piece))
-        return False
-
-    binding.generate(pushed, 0, on_token)
-    binding.close(pushed)
-    assert [token for token, _ in calls if token >= 0] == tokens
-    assert "".join(piece for _, piece in calls) == text
-    assert len(tokens) == 6
 
 
 def test_the_text_buffer_grows_if_a_token_does_not_fit(
@@ -173,63 +144,6 @@ def test_the_leaf_is_available_after_the_span_has_ended(binding: CffiBinding, st
     assert leaf.name == name
     assert leaf.logprob == 0.0
     assert not binding.stats(stream).trie_active
-
-
-def test_a_leaf_name_above_the_maximum_buffer_size_raises(
-    binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 256)
-    binding.set_token_trie(stream, leaf_payload(("n" * 300, [300])), 0)
-    binding.next(stream)
-    with pytest.raises(NativeFaultError, match="cannot read the leaf's name"):
-        binding.token_trie_leaf(stream)
-
-
-def test_calls_on_closed_handles_raise_instead_of_crashing(
-    binding: CffiBinding, random_model_path: Callable[..., Path]
-) -> None:
-    ctx = binding.create(str(random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)))
-    stream = binding.open(ctx, StreamConfig())
-    pointer = stream.pointer
-    binding.close(stream)
-    binding.close(stream)
-    with pytest.raises(InvalidArgumentError, match="cannot prefill 1 tokens: the stream is NULL"):
-        binding.prefill(stream, [1])
-    stream.pointer = pointer
-    with pytest.raises(InvalidArgumentError, match="the stream is closed"):
-        binding.prefill(stream, [1])
-    with pytest.raises(InvalidArgumentError, match="cannot read the stream's counters"):
-        binding.stats(stream)
-    stream.pointer = binding.library.ffi.NULL
-    binding.destroy(ctx)
-    binding.destroy(ctx)
-    with pytest.raises(InvalidArgumentError, match="the context is destroyed"):
-        binding.open(ctx, StreamConfig())
-
-
-def test_a_mask_restricts_only_the_next_token(binding: CffiBinding, stream: Any) -> None:
-    n_vocab = int(binding.stats(stream).n_vocab)
-    mask = np.zeros((n_vocab + 31) // 32, np.uint32)
-    for token in (70, 71, 400):
-        mask[token // 32] |= np.uint32(1 << token % 32)
-
-    binding.set_token_mask(stream, mask)
-    binding.decode(stream)
-    passes = binding.stats(stream).forward_passes
-    assert set(binding.next(stream).tokens) < {70, 71, 400}
-    assert binding.stats(stream).forward_passes == passes
-
-    binding.set_token_mask(stream, mask)
-    binding.set_token_mask(stream, None)
-    with pytest.raises(InvalidArgumentError, match=f"expected {len(mask)} words of 32 bits"):
-        binding.set_token_mask(stream, mask[:-1])
-    with pytest.raises(InvalidArgumentError, match="expected at least one allowed token"):
-        binding.set_token_mask(stream, np.zeros_like(mask))
-
-
-def test_an_empty_prefill_is_allowed(binding: CffiBinding, stream: Any) -> None:
-    binding.prefill(stream, [])
-    assert binding.stats(stream).n_past == 3
 
 
 def test_only_existing_functions_are_supported(binding: CffiBinding) -> None:

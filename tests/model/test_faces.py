@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -235,39 +236,22 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (
-            lambda m: m.generate("x", temperatur=1.0),
-            r"'temperatur'\. Did you mean 'temperature'\?$",
-        ),
-        (
-            lambda m: m.stream("x", temperatur=1.0),
-            r"stream\(\) has no keyword 'temperatur'; did you mean 'temperature'\?$",
-        ),
-        (lambda m: m.stream("x", on_text=print), r"stream\(\) has no keyword 'on_text'$"),
-        (lambda m: type(m)(gpu_layers=1), r"'gpu_layers'\. Did you mean 'n_gpu_layers'\?$"),
-        (lambda m: m.fill("x", SKELETON, session=1), r"fill\(\) has no keyword 'session'"),
-        (lambda m: m.call_tool([], [], choice=1), r"did you mean 'tool_choice'\?$"),
-        (lambda m: m.choose("x", ["a"], probs=True), r"keyword argument 'probs'"),
-        (
-            lambda m: m.choose_many(["x"], ["a"], probabilites=True),
-            r"choose_many\(\) has no keyword 'probabilites'; did you mean 'probabilities'\?$",
-        ),
-        (
-            lambda m: m.generate_many(["x"], temperatur=5),
-            r"generate_many\(\) has no keyword 'temperatur'; did you mean 'temperature'\?$",
-        ),
-        (
-            lambda m: m.fill("x", SKELETON, max_token=5),
-            r"fill\(\) has no keyword 'max_token'; did you mean 'max_tokens'\?$",
-        ),
-        (lambda m: m.fill("x", SKELETON, sample=None), r"fill\(\) has no keyword 'sample'"),
-        (lambda m: m.fill("x", SKELETON, on_text=print), r"fill\(\) has no keyword"),
+        (lambda m: m.generate("x", temperatur=1.0), "'temperatur'. Did you mean 'temperature'?"),
+        (lambda m: m.stream("x", temperatur=1.0), "no keyword 'temperatur'; did you mean 'tempera"),
+        (lambda m: m.stream("x", on_text=print), "stream() has no keyword 'on_text'"),
+        (lambda m: type(m)(gpu_layers=1), "'gpu_layers'. Did you mean 'n_gpu_layers'?"),
+        (lambda m: m.call_tool([], [], choice=1), "did you mean 'tool_choice'?"),
+        (lambda m: m.choose("x", ["a"], probs=True), "keyword argument 'probs'"),
+        (lambda m: m.choose_many(["x"], ["a"], probabilites=1), "did you mean 'probabilities'?"),
+        (lambda m: m.generate_many(["x"], temperatur=5), "did you mean 'temperature'?"),
+        (lambda m: m.fill("x", SKELETON, max_token=5), "did you mean 'max_tokens'?"),
+        (lambda m: m.fill("x", SKELETON, on_text=print), "fill() has no keyword 'on_text'"),
     ],
 )
 def test_an_unknown_keyword_raises_type_error_and_suggests_the_right_one(
     model: Model, call: Callable[[Model], Any], said: str
 ) -> None:
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=re.escape(said)):
         call(model)
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from eliza_ffi import CacheOptions
 from eliza_ffi.elizaos import generate_args, runner_of
-from eliza_ffi.errors import BusyError, InvalidArgumentError
+from eliza_ffi.errors import BusyError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import StreamConfig, StreamStats
+from eliza_ffi.library.protocol import StreamStats
 from eliza_ffi.model import Model
 
 T = TypeVar("T")
@@ -98,13 +98,6 @@ def test_streams_in_shared_passes_generate_the_same_tokens(
     assert sum(stats.passes_shared for stats in counts) > 0
 
 
-def test_without_batching_no_pass_is_shared(alone: Model) -> None:
-    for generation in on_threads(lambda prompt: alone.generate(prompt, 20), PROMPTS[:4]):
-        assert generation.stats is not None
-        assert generation.stats.passes_shared == 0
-        assert generation.stats.sequences == generation.stats.forward_passes
-
-
 def test_describe_reports_the_settings_of_passes(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=3, n_batch="64", slot_wait_ms="250", batching="off") as model:
         model.generate("x", 2)
@@ -129,35 +122,6 @@ def test_the_context_length_is_known_after_the_first_stream(
         assert model.session.n_ctx() == 4096
 
 
-def test_tokens_of_closed_streams_are_parked_and_reused(new_model: Callable[..., Model]) -> None:
-    with new_model(n_slots=3, n_ctx=256) as model:
-        first = model.generate(PROMPTS[0], 8)
-        model.generate("word " * 230, 8)
-        assert model.describe()["passes"]["parked_tokens"] > 0
-        again = model.generate(PROMPTS[0], 8)
-    assert again.text == first.text
-    assert first.stats is not None and again.stats is not None
-    assert again.stats.prompt_tokens_reused == first.stats.prompt_tokens - 1
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ({"batching": "on"}, 'option batching: expected auto or off, got "on"'),
-        ({"parking": "maybe"}, 'option parking: expected on or off, got "maybe"'),
-        (
-            {"slot_wait_ms": "-1"},
-            'option slot_wait_ms: expected 0 to 2147483647 milliseconds, got "-1"',
-        ),
-    ],
-)
-def test_an_invalid_option_is_rejected(
-    new_model: Callable[..., Model], option: dict[str, str], said: str
-) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
-        new_model(**option)
-
-
 # ---- Waiting for a slot ------------------------------------------------------------------------
 
 
@@ -180,17 +144,6 @@ def test_many_threads_all_get_a_slot_in_turn(new_model: Callable[..., Model]) ->
     assert [len(generation.tokens) for generation in generations] == [5] * len(PROMPTS)
 
 
-def test_many_tasks_all_get_a_slot_in_turn(new_model: Callable[..., Model]) -> None:
-    with new_model(n_slots=2) as model:
-
-        async def generate_all() -> list[Any]:
-            args = [generate_args(model, prompt, max_tokens=5) for prompt in PROMPTS]
-            return await asyncio.gather(*map(runner_of(model).generate_with_usage, args))
-
-        results = asyncio.run(generate_all())
-    assert [len(result.tokens) for result in results] == [5] * len(PROMPTS)
-
-
 def test_without_waiting_the_error_names_the_options(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=1, slot_wait_ms="0") as model:
         stream = model.stream(PROMPTS[0], 0)
@@ -210,17 +163,6 @@ def test_without_waiting_the_error_names_the_options(new_model: Callable[..., Mo
         assert next(stream)
         stream.close()  # type: ignore[attr-defined]
         assert model.choose("x", ACTIONS).value in ACTIONS
-
-
-def test_a_slot_that_does_not_become_free_in_time_is_named(new_model: Callable[..., Model]) -> None:
-    with new_model(n_slots=2) as model:
-        model.binding.set_option(model.session.ctx, "slot_wait_ms", "20")
-        stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=1))
-        said = r"slot 1 is in use by another open stream after 20 ms \(option slot_wait_ms\)"
-        with pytest.raises(BusyError, match=said):
-            model.binding.open(model.session.ctx, StreamConfig(slot_id=1))
-        model.binding.close(stream)
-        model.binding.close(model.binding.open(model.session.ctx, StreamConfig(slot_id=1)))
 
 
 def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(
@@ -249,16 +191,3 @@ def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(
         stream.close()  # type: ignore[attr-defined]
         other.close()  # type: ignore[attr-defined]
         assert len(asked.result(60).tokens) == 2
-
-
-def test_the_slot_timeout_can_change_while_streams_are_open(
-    new_model: Callable[..., Model],
-) -> None:
-    with new_model(n_slots=1) as model:
-        stream = model.binding.open(model.session.ctx, StreamConfig())
-        model.binding.set_option(model.session.ctx, "slot_wait_ms", "0")
-        with pytest.raises(BusyError):
-            model.generate("x", 1)
-        model.binding.close(stream)
-        with pytest.raises(InvalidArgumentError, match="option batching: too late"):
-            model.binding.set_option(model.session.ctx, "batching", "off")

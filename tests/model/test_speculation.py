@@ -96,23 +96,6 @@ def test_speculation_does_not_change_the_tokens(
     assert len(alone.tokens) == 40
 
 
-def test_correct_guesses_save_passes_and_wrong_guesses_do_not(
-    model: Model, model_path: Path, stranger: Path
-) -> None:
-    right = model.generate(
-        PROMPT, 40, cache=FULL_PRECISION, speculation=Speculation(max_tokens=4, drafter=model_path)
-    ).stats
-    wrong = model.generate(
-        PROMPT, 40, cache=FULL_PRECISION, speculation=Speculation(max_tokens=4, drafter=stranger)
-    ).stats
-    assert right is not None
-    assert wrong is not None
-    assert right.tokens_drafted == right.tokens_accepted > 25
-    assert right.passes_after_prompt < 12
-    assert wrong.tokens_drafted > 25 > 10 * wrong.tokens_accepted
-    assert wrong.passes_after_prompt >= 35
-
-
 def test_repeated_text_is_guessed_without_a_draft_model(tiny_model: Model) -> None:
     grammar = 'root ::= ("one two three four ")+'
     alone = tiny_model.generate("Count: ", 60, shape=Gbnf(grammar))
@@ -177,19 +160,6 @@ def test_the_runner_and_the_library_count_the_same_guesses(
     assert result.usage.drafted == result.stats.tokens_drafted > 90
     assert result.usage.accepted == result.stats.tokens_accepted
     assert result.usage.completion_tokens == len(result.tokens) == 100
-
-
-def test_text_larger_than_the_buffer_needs_several_pulls(model: Model, model_path: Path) -> None:
-    texts = {}
-    for room in (4096, 40):
-        with opened(model, draft_max=20, max_tokens=60, mtp_drafter_path=str(model_path)) as stream:
-            stream.text_cap = room
-            steps = [model.binding.next(stream)]
-            while not steps[-1].done:
-                steps.append(model.binding.next(stream))
-            texts[len(steps)] = "".join(step.text for step in steps)
-    assert len(texts) == 2, "a smaller buffer needs more pulls"
-    assert len(set(texts.values())) == 1
 
 
 def test_pushed_and_pulled_tokens_are_the_same(model: Model, model_path: Path) -> None:

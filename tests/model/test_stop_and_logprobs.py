@@ -127,21 +127,6 @@ def test_log_probabilities_are_reported_for_every_token(tiny_model: Model) -> No
     assert tiny_model.generate(QUESTION, 12).logprobs is None
 
 
-@pytest.mark.parametrize("vocab", ["llama-spm", "llama-bpe"])
-def test_token_strings_join_to_the_generated_text(
-    vocab: str, library: Library, random_model_path: Callable[..., Path]
-) -> None:
-    path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
-    with Model(path, library=library, n_threads=1, n_ctx=256) as model:
-        hello = model.tokenize(" hello world")
-        bias = [(token, 100.0) for token in hello]
-        found = model.generate(
-            "x:", 6, logprobs=0, sampling=Sampling(temperature=1.0, seed=1, logit_bias=bias)
-        )
-        assert found.logprobs is not None and " hello" in found.text
-        assert "".join(entry.text for entry in found.logprobs) == found.text
-
-
 @pytest.mark.parametrize("vocab", ["llama-spm", "llama-bpe", "gpt-2"])
 def test_token_bytes_join_to_the_generated_text(
     vocab: str, library: Library, random_model_path: Callable[..., Path]

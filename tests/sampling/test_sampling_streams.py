@@ -252,12 +252,6 @@ def test_an_unknown_option_lists_every_setting(sampled: Sampled) -> None:
     assert {field.name for field in fields(Sampling)} <= set(listed)
 
 
-def test_a_bias_for_a_token_outside_the_vocabulary_is_rejected(sampled: Sampled) -> None:
-    settings = Sampling(logit_bias=((sampled.n_vocab, 1.0),)).to_json()
-    with sampled.stream() as stream, pytest.raises(ElizaError, match=f"token {sampled.n_vocab} "):
-        sampled.binding.set_sampling(stream, settings)
-
-
 # ---- inside spans --------------------------------------------------------------------------------
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -362,8 +356,6 @@ def test_gumbel_draws_of_allowed_tokens_ignore_disallowed_tokens(
 TAGS = {"reasoning_start": "<plan>", "reasoning_end": "</plan>"}
 """Tags that consist of several tokens each in the embedded model's vocabulary."""
 
-ACTIONS = ("REPLY", "SEND_EMAIL", "SEND_MESSAGE")
-
 
 @pytest.fixture(scope="module")
 def reasoning(library: Library) -> Iterator[Sampled]:
@@ -389,51 +381,6 @@ def test_only_tokens_in_an_open_reasoning_block_count(reasoning: Sampled, prompt
     assert reasoning.pull(sampling, prompt, 12) == reasoning.pull(OFF, prompt, 12)
     assert "</plan>" in reasoning.text(sampling, "<plan> a", 12)
     assert "</plan>" not in reasoning.text(OFF, "<plan> a", 12)
-
-
-def test_without_a_reasoning_budget_the_tokens_do_not_change(reasoning: Sampled) -> None:
-    assert "reasoning_budget" not in ";".join(Sampling(**TAGS).active())
-    prompt = "Say hello. <plan>"
-    assert reasoning.pull(Sampling(**TAGS), prompt, 12) == reasoning.pull(OFF, prompt, 12)
-
-
-def test_labels_take_precedence_over_the_reasoning_budget(reasoning: Sampled) -> None:
-    """The label is the same as without a budget, and its tokens count towards the budget."""
-    prompt = "Say hello. <plan>"
-    sampling = Sampling(reasoning_budget=1, **TAGS)
-    end = reasoning.model.tokenize("</plan>")
-    without = reasoning.pull(OFF, prompt, 40, choices=ACTIONS)
-    tokens = reasoning.pull(sampling, prompt, 40, choices=ACTIONS)
-    spelled = [reasoning.model.tokenize(action) for action in ACTIONS]
-    (choice,) = [each for each in spelled if without[: len(each)] == each]
-    assert tokens[: len(choice) + len(end)] == choice + end
-
-
-def test_a_lazy_grammar_ignores_triggers_inside_a_reasoning_block(library: Library) -> None:
-    triggers = json.dumps([{"type": "word", "value": "go:"}])
-    grammar = 'root ::= "go:" [0-9] [0-9]'
-    with Model(library=library, n_threads=1, options={"grammar_triggers": triggers}) as model:
-        reasoning = Sampled(model)
-
-        def text(message: str, end: str) -> str:
-            sampling = Sampling(
-                reasoning_budget=1, reasoning_message=message, **{**TAGS, "reasoning_end": end}
-            )
-            return reasoning.text(sampling, "Say hello. <plan>", 40, grammar=grammar)
-
-        # The trigger occurs inside the block, so the text after the block is unconstrained and
-        # longer than two digits.
-        inside = text(" go:", "</plan>")
-        assert "go:</plan>" in inside
-        assert len(inside.partition("</plan>")[2]) > 2
-        # Labels, budget and grammar together: first a label is chosen, then the block is closed,
-        # then the text is unconstrained.
-        sampling = Sampling(reasoning_budget=2, reasoning_message=" go:", **TAGS)
-        all_three = reasoning.text(
-            sampling, "Say hello. <plan>", 40, grammar=grammar, choices=ACTIONS
-        )
-        assert all_three.startswith(ACTIONS)
-        assert " go:</plan>" in all_three
 
 
 def test_a_reasoning_budget_works_with_other_settings(reasoning: Sampled, library: Library) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +22,8 @@ from eliza_ffi.errors import (
     NativeFaultError,
     NotSupportedError,
 )
-from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import Generation
-from eliza_ffi.session.requests import GenerationRequest
 from eliza_ffi.session.run import Run
 
 N_VOCAB = 2048
@@ -95,15 +92,6 @@ def test_reporting_forced_tokens_does_not_change_the_result(tiny_model: Model) -
     assert forcing.tokens == masked.tokens
 
 
-def test_greedy_takes_the_most_probable_allowed_token(tiny_model: Model) -> None:
-    plain = tiny_model.generate("Hello", 1, logprobs=1000)
-    assert plain.logprobs is not None
-    ranked = [each.token for each in plain.logprobs[0].top]
-    for allowed in (ranked[3:9], ranked[500:510], ranked[:1] + ranked[-5:]):
-        result = tiny_model.generate("Hello", shape=Script([sorted(allowed)]))
-        assert result.tokens == (allowed[0],)
-
-
 def test_slow_masks_are_computed_on_another_thread_during_the_pass(tiny_model: Model) -> None:
     masks = Script([[5, 6]] * 4, on_mask=lambda: time.sleep(0.002))
     tiny_model.generate("Hello", shape=masks)
@@ -125,30 +113,6 @@ def test_max_tokens_and_stop_strings_end_masked_text(tiny_model: Model) -> None:
     assert "".join(pieces) == "abcd"
 
 
-def test_an_allowed_end_token_ends_the_text(tiny_model: Model) -> None:
-    end = tiny_model.vocabulary().ends[0]
-    (a,) = tiny_model.tokenize("a")
-    result = tiny_model.generate("Hello", shape=Script([[a], [end], [a]], forces=False))
-    assert (result.text, result.finish_reason) == ("a", "end")
-
-
-def test_a_full_context_is_the_finish_reason(library: Library) -> None:
-    with Model(library=library, n_ctx=256, n_threads=1) as model:
-        result = model.generate("Hello", 0, shape=Script([[5, 6]] * 400))
-        assert result.finish_reason == "context_full"
-        assert 0 < len(result.tokens) < 256
-        # Forced tokens need no pass, but the decision after them does.
-        forced = model.generate("Hello", 0, shape=Script([*[[5]] * 400, [5, 6]]))
-        assert forced.finish_reason == "context_full"
-
-
-def test_log_probabilities_are_reported_under_masks(tiny_model: Model) -> None:
-    result = tiny_model.generate("Hello", shape=Script([[5, 6], [7]]), logprobs=2)
-    assert result.logprobs is not None
-    assert [each.token for each in result.logprobs] == list(result.tokens)
-    assert all(each.logprob < 0 for each in result.logprobs)
-
-
 def test_an_error_in_a_mask_is_raised_and_frees_the_slot(tiny_model: Model) -> None:
     def fail() -> None:
         raise NativeFaultError("no mask today")
@@ -158,12 +122,6 @@ def test_an_error_in_a_mask_is_raised_and_frees_the_slot(tiny_model: Model) -> N
     with pytest.raises(InvalidArgumentError, match="allows no token"):
         tiny_model.generate("Hello", shape=Script([[]]), cache=SLOT)
     assert tiny_model.generate("Hello", shape=Script([[5, 6]]), cache=SLOT).tokens
-
-
-def test_masks_and_a_grammar_are_rejected_together() -> None:
-    masks = Script([[5, 6]])
-    with pytest.raises(InvalidArgumentError, match="pass either token masks or a grammar"):
-        GenerationRequest(constraint=masks, gbnf_grammar='root ::= "a"')
 
 
 def test_a_library_without_masks_raises() -> None:
@@ -183,11 +141,3 @@ def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
     run = Run(session, lambda run: Generation(run, args.to_request()).steps())
     with pytest.raises(GenerationCancelledError):
         list(run.steps())
-
-
-def test_concurrent_threads_generate_the_same_masked_tokens(tiny_model: Model) -> None:
-    legal = [[5, 6, 7], [40], [5, 6], [60, 61, 62]]
-    expected = tiny_model.generate("Hello", shape=Script(legal)).tokens
-    with ThreadPoolExecutor(12) as threads:
-        found = threads.map(lambda _: tiny_model.generate("Hello", shape=Script(legal)), range(12))
-        assert [each.tokens for each in found] == [expected] * 12

@@ -10,14 +10,12 @@ import pytest
 
 from eliza_ffi import CacheOptions
 from eliza_ffi.errors import (
-    BusyError,
     ContextFullError,
     ElizaError,
     InvalidArgumentError,
     NativeFaultError,
 )
 from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 
 SYSTEM = "You are a careful assistant who weighs every word. " * 8 + "\n"
@@ -73,57 +71,7 @@ def test_a_restored_prompt_is_not_decoded_again(
         assert again.logprob == pytest.approx(choice.logprob, abs=1e-4)
 
 
-def test_a_conversation_resumes_from_its_saved_tokens(
-    new_model: Callable[..., Model], tmp_path: Path
-) -> None:
-    file = tmp_path / "conversation.slot"
-    with new_model() as model:
-        prompt = model.tokenize(SYSTEM + QUESTION, add_special=True)
-        first = model.generate(prompt, 12).tokens
-        whole = model.generate(prompt, 24).tokens
-        assert model.save_prompt_cache(file, [*prompt, *first]) == len(prompt) + 12
-    with new_model() as model:
-        assert model.load_prompt_cache(file, cache=CacheOptions(slot=3)) == len(prompt) + 12
-        rest = model.generate([*prompt, *first], 12, cache=CacheOptions(slot=3))
-        assert (*first, *rest.tokens) == whole
-        assert rest.stats is not None
-        assert rest.stats.prompt_tokens_reused >= len(prompt) + 11
-
-
-def test_a_quantized_cache_is_saved_and_restored(
-    new_model: Callable[..., Model], tmp_path: Path
-) -> None:
-    kinds = CacheOptions(type_k="q8_0", type_v="q8_0")
-    with new_model() as model:
-        model.save_prompt_cache(tmp_path / "f16.slot", SYSTEM)
-        saved = model.save_prompt_cache(tmp_path / "q8.slot", SYSTEM, cache=kinds)
-        expected = model.generate(SYSTEM + QUESTION, 12, cache=kinds).tokens
-    assert (tmp_path / "q8.slot").stat().st_size < 0.7 * (tmp_path / "f16.slot").stat().st_size
-    with new_model() as model:
-        with pytest.raises(ElizaError, match="cannot restore the slot"):
-            model.load_prompt_cache(tmp_path / "q8.slot")
-        assert model.load_prompt_cache(tmp_path / "q8.slot", cache=kinds) == saved
-        assert model.generate(SYSTEM + QUESTION, 12, cache=kinds).tokens == expected
-
-
 # ---- Errors ------------------------------------------------------------------------------------
-
-
-def test_a_damaged_file_is_rejected_and_the_stream_is_unchanged(model: Model, file: Path) -> None:
-    """`native/tests/saved_slots_test.cpp` tests every kind of damage."""
-    whole = file.read_bytes()
-    expected = model.generate(QUESTION, 10).tokens
-    stream = model.binding.open(model.session.ctx, StreamConfig())
-    try:
-        model.binding.prefill(stream, model.tokenize(QUESTION, add_special=True))
-        for damaged in (whole[:-9], whole + b"\0"):
-            file.write_bytes(damaged)
-            with pytest.raises(ElizaError, match=f"cannot restore the slot {file}: "):
-                model.binding.restore_slot(stream, file)
-        tokens = [model.binding.next(stream).tokens[0] for _ in range(10)]
-    finally:
-        model.binding.close(stream)
-    assert tuple(tokens) == expected
 
 
 def test_files_of_other_models_or_of_too_many_tokens_are_rejected(
@@ -159,24 +107,3 @@ def test_a_failure_frees_the_slot_and_leaves_no_file(
             model.save_prompt_cache(tmp_path / "empty.slot", [])
         assert model.generate(QUESTION, 3, cache=CacheOptions(slot=1)).tokens
     assert list(tmp_path.iterdir()) == []
-
-
-def test_saving_replaces_a_file_but_not_a_folder(model: Model, file: Path) -> None:
-    folder = file.with_name("folder")
-    folder.mkdir()
-    with pytest.raises(NativeFaultError, match=f"cannot save the slot {folder}: "):
-        model.save_prompt_cache(folder, SYSTEM)
-    longer = file.read_bytes()
-    n_tokens = model.save_prompt_cache(file, QUESTION)
-    assert len(file.read_bytes()) < len(longer)
-    assert model.load_prompt_cache(file) == n_tokens
-    assert sorted(file.parent.iterdir()) == sorted([folder, file]), "there are no other files"
-
-
-def test_a_slot_in_use_cannot_be_restored(new_model: Callable[..., Model], file: Path) -> None:
-    with new_model(options={"slot_wait_ms": "0"}) as model:
-        stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=2))
-        with pytest.raises(BusyError, match="slot 2 is in use by another open stream"):
-            model.load_prompt_cache(file, cache=CacheOptions(slot=2))
-        model.binding.close(stream)
-        assert model.load_prompt_cache(file, cache=CacheOptions(slot=2)) > 0

@@ -177,27 +177,6 @@ def test_a_caller_at_the_limit_of_its_kind_gets_an_error() -> None:
             pass
 
 
-def test_a_named_slot_runs_one_caller_and_others_overtake() -> None:
-    turns = Turns(2, 60.0)
-    order: list[str] = []
-
-    async def take(name: str, slot_id: int) -> None:
-        async with turns.one_async(None, slot_id=slot_id):
-            order.append(name)
-            await asyncio.sleep(0.01)
-
-    async def all_of_them() -> None:
-        async with turns.one_async(None, slot_id=3):
-            pinned = [asyncio.ensure_future(take(f"slot 3, {i}", 3)) for i in range(8)]
-            await asyncio.sleep(0)
-            await asyncio.gather(take("any slot", -1), take("slot 4", 4))
-            assert sorted(order) == ["any slot", "slot 4"]
-        await asyncio.gather(*pinned)
-
-    asyncio.run(all_of_them())
-    assert order[2:] == [f"slot 3, {i}" for i in range(8)]
-
-
 def test_the_wait_for_a_slot_times_out() -> None:
     turns = Turns(4, 0.05)
 
