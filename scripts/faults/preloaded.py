@@ -76,14 +76,9 @@ def run_preloaded(program: str, arguments: list[str], folder: Path) -> int:
 class Preloaded:
     """The library that was preloaded into this process."""
 
-    def __init__(
-        self,
-        watched: Path,  # The file of the library whose calls fail. It must be loaded already.
-        # The file of this library, if it was not preloaded. Calls cannot fail then, but the stack
-        # of a dying process is still recorded.
-        built: Path | None = None,
-    ) -> None:
-        self._calls = ctypes.CDLL(str(built or os.environ.get(VARIABLE, "")))
+    def __init__(self, watched: Path) -> None:
+        """`watched` is the file of the library whose calls fail. It must be loaded already."""
+        self._calls = ctypes.CDLL(os.environ.get(VARIABLE, ""))
         self._calls.eliza_faults_watch.restype = ctypes.c_void_p
         # Shared memory, so that a forked child's report survives the child.
         self._memory = mmap.mmap(-1, ctypes.sizeof(Report))

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from . import arguments, files, grammars, memory
-from .case import Case
+from . import arguments, files, grammars
 
-ALL_CASES: tuple[Case, ...] = (
-    *grammars.CASES,
-    *files.CASES,
-    *arguments.CASES,
-    *memory.CASES,
-)
+ALL_CASES = (*grammars.CASES, *files.CASES, *arguments.CASES)
 """All cases, in the order in which they run."""

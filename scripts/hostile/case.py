@@ -49,8 +49,6 @@ class Case:
     # Whether another thread makes choices meanwhile. Each must take less than a second.
     neighbour: bool = False
     address_mib: int = 3000  # limit of additional address space, in MiB
-    # Whether a death in llama.cpp's code is a known limitation, which is only reported.
-    may_die_in_llama_cpp: bool = False
 
 
 def cases(

@@ -6,12 +6,14 @@ import os
 import random
 import signal
 import struct
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
+from forked import run_forked
 from stage import ACTIONS, PROMPT, Stage
 
 from eliza_ffi._resources import default_model_path
@@ -23,51 +25,67 @@ N_KILLS = 50
 # Passes have another shape when more of a prompt is cached. With the quantized embedded model, this
 # changed probabilities by up to 0.005.
 ROUNDING = 0.02
-HALF_NAN = 0x7E00
-HALF_INF = 0x7C00
-HALF_NEGATIVE_INF = 0xFC00
+HALF_NAN, HALF_INF, HALF_NEGATIVE_INF = b"\x00\x7e", b"\x00\x7c", b"\x00\xfc"
 
 
+@dataclass(frozen=True)
 class SlotBytes:
     """The parts of a slot file, which can be changed and written again with a valid hash."""
 
-    def __init__(self, raw: bytes) -> None:
-        self.magic = raw[:8]
-        (self.version,) = struct.unpack_from("<I", raw, 8)
+    magic: bytes
+    version: int
+    fingerprint: bytes
+    tokens: bytes
+    state: bytes
+    # Wrong lengths of the three parts, by their places.
+    lengths: Mapping[int, int] = field(default_factory=dict)
+    tail: bytes = b""
+
+    @classmethod
+    def read(cls, raw: bytes) -> SlotBytes:
+        magic, version = struct.unpack_from("<8sI", raw)
         at = 12
         parts = []
         for _ in range(3):
             (length,) = struct.unpack_from("<Q", raw, at)
-            parts.append(bytearray(raw[at + 8 : at + 8 + length]))
+            parts.append(raw[at + 8 : at + 8 + length])
             at += 8 + length
-        if at + 8 != len(raw) or struct.unpack_from("<Q", raw, at)[0] != fnv1a(raw[:at]):
+        fingerprint, tokens, state = parts
+        slot = cls(magic, version, fingerprint, tokens, state)
+        if slot.whole() != raw:
             raise Broken("the format of slot files has changed; update these cases")
-        self.fingerprint, self.tokens, self.state = parts
-        # Lengths to write for the three parts; None = the actual length.
-        self.lengths: list[int | None] = [None, None, None]
-        self.tail = b""
+        return slot
 
     def whole(self) -> bytes:
         """Return the bytes of the file, with a valid hash."""
         raw = self.magic + struct.pack("<I", self.version)
-        for part, length in zip(
-            (self.fingerprint, self.tokens, self.state), self.lengths, strict=True
-        ):
-            raw += struct.pack("<Q", len(part) if length is None else length) + part
+        for i, part in enumerate((self.fingerprint, self.tokens, self.state)):
+            raw += struct.pack("<Q", self.lengths.get(i, len(part))) + part
         raw += self.tail
         return raw + struct.pack("<Q", fnv1a(raw))
 
-    def fill_cells(self, value: bytes, at: float, n: int) -> None:
+    def with_values(self, value: bytes, at: float, n: int = 20) -> SlotBytes:
         """Write a value `n` times into the state, beginning at a fraction of its length."""
         begin = int(len(self.state) * at) // len(value) * len(value)
-        for place in range(n):
-            offset = begin + place * len(value)
-            self.state[offset : offset + len(value)] = value
+        end = begin + n * len(value)
+        return replace(self, state=self.state[:begin] + value * n + self.state[end:])
 
-    def replace_number(self, old: int, new: int) -> None:
-        """Replace the first occurrence of a number in the state."""
-        at = self.state.index(struct.pack("<I", old))
-        struct.pack_into("<I", self.state, at, new)
+    @property
+    def n_tokens(self) -> int:
+        return len(self.tokens) // 4
+
+    def with_tokens(self, n: int) -> SlotBytes:
+        """Repeat or truncate the tokens."""
+        return replace(self, tokens=(self.tokens * (n // self.n_tokens + 1))[: 4 * n])
+
+    def with_token(self, value: int) -> SlotBytes:
+        """Replace the first token."""
+        return replace(self, tokens=struct.pack("<i", value) + self.tokens[4:])
+
+    def with_cells(self, n: int) -> SlotBytes:
+        """Replace the number of cells in the state, which is that of the tokens."""
+        old, new = struct.pack("<I", self.n_tokens), struct.pack("<I", n)
+        return replace(self, state=self.state.replace(old, new, 1))
 
 
 def fnv1a(raw: bytes) -> int:
@@ -78,78 +96,40 @@ def fnv1a(raw: bytes) -> int:
     return value
 
 
-Change = Callable[[SlotBytes], None]
-
-
-def _cell_values(value: int, at: float, n: int) -> Change:
-    return lambda slot: slot.fill_cells(struct.pack("<H", value), at, n)
-
-
-def _n_tokens(slot: SlotBytes) -> int:
-    return len(slot.tokens) // 4
-
-
-def _set_tokens(count: Callable[[int], int]) -> Change:
-    def change(slot: SlotBytes) -> None:
-        n = count(_n_tokens(slot))
-        slot.tokens = bytearray((bytes(slot.tokens) * (n // _n_tokens(slot) + 1))[: 4 * n])
-
-    return change
-
-
-def _cells(count: Callable[[int], int]) -> Change:
-    return lambda slot: slot.replace_number(_n_tokens(slot), count(_n_tokens(slot)))
-
-
-def _set_length(part: int, length: int) -> Change:
-    return lambda slot: slot.lengths.__setitem__(part, length)
-
-
-def _token(value: int) -> Change:
-    return lambda slot: struct.pack_into("<i", slot.tokens, 0, value)
-
-
-def _set_state(make: Callable[[bytes], bytes]) -> Change:
-    return lambda slot: setattr(slot, "state", bytearray(make(bytes(slot.state))))
-
-
-def _set(name: str, value: object) -> Change:
-    return lambda slot: setattr(slot, name, value)
-
-
-# Forged slot files that must be rejected: descriptions, and how to make them.
+Change = Callable[[SlotBytes], SlotBytes]
 LIES: dict[str, Change] = {
-    "another magic": _set("magic", b"ELIZASLX"),
-    "another version": _set("version", 2),
-    "another fingerprint": _set("fingerprint", bytearray(b"unknown")),
-    "NaN in the last values": _cell_values(HALF_NAN, 0.98, 20),
-    "inf in the last values": _cell_values(HALF_INF, 0.98, 20),
-    "-inf in the last values": _cell_values(HALF_NEGATIVE_INF, 0.98, 20),
-    "NaN in the first keys": _cell_values(HALF_NAN, 0.1, 20),
-    "inf in the first keys": _cell_values(HALF_INF, 0.1, 20),
-    "NaN in one value": _cell_values(HALF_NAN, 0.99, 1),
-    "one token more than cells": _set_tokens(lambda n: n + 1),
-    "one token fewer than cells": _set_tokens(lambda n: n - 1),
-    "no tokens": _set_tokens(lambda n: 0),
-    "more tokens than the context has room for": _set_tokens(lambda n: 5000),
-    "one cell too many": _cells(lambda n: n + 1),
-    "one cell missing": _cells(lambda n: n - 1),
-    "no cells": _cells(lambda n: 0),
-    "2 ** 31 cells": _cells(lambda n: 2**31),
-    "2 ** 32 - 1 cells": _cells(lambda n: 2**32 - 1),
-    "a token beyond the vocabulary": _token(2**31 - 1),
-    "a negative token": _token(-1),
-    "a length of 2 ** 64 - 1": _set_length(2, 2**64 - 1),
-    "a length of 2 ** 40 tokens": _set_length(1, 2**40),
-    "a length that is too small": _set_length(2, 8),
-    "no state": _set_state(lambda state: b""),
-    "a truncated state": _set_state(lambda state: state[: len(state) // 2]),
-    "a state with trailing bytes": _set_state(lambda state: state + b"\0" * 4096),
-    "a state of zeros": _set_state(lambda state: bytes(len(state))),
-    "a state of ones": _set_state(lambda state: b"\xff" * len(state)),
-    "a truncated token": _set("tokens", bytearray(b"\0\0")),
-    "trailing bytes": _set("tail", b"more"),
+    "another magic": lambda slot: replace(slot, magic=b"ELIZASLX"),
+    "another version": lambda slot: replace(slot, version=2),
+    "another fingerprint": lambda slot: replace(slot, fingerprint=b"unknown"),
+    "NaN in the last values": lambda slot: slot.with_values(HALF_NAN, 0.98),
+    "inf in the last values": lambda slot: slot.with_values(HALF_INF, 0.98),
+    "-inf in the last values": lambda slot: slot.with_values(HALF_NEGATIVE_INF, 0.98),
+    "NaN in the first keys": lambda slot: slot.with_values(HALF_NAN, 0.1),
+    "inf in the first keys": lambda slot: slot.with_values(HALF_INF, 0.1),
+    "NaN in one value": lambda slot: slot.with_values(HALF_NAN, 0.99, 1),
+    "one token more than cells": lambda slot: slot.with_tokens(slot.n_tokens + 1),
+    "one token fewer than cells": lambda slot: slot.with_tokens(slot.n_tokens - 1),
+    "no tokens": lambda slot: slot.with_tokens(0),
+    "more tokens than the context has room for": lambda slot: slot.with_tokens(5000),
+    "one cell too many": lambda slot: slot.with_cells(slot.n_tokens + 1),
+    "one cell missing": lambda slot: slot.with_cells(slot.n_tokens - 1),
+    "no cells": lambda slot: slot.with_cells(0),
+    "2 ** 31 cells": lambda slot: slot.with_cells(2**31),
+    "2 ** 32 - 1 cells": lambda slot: slot.with_cells(2**32 - 1),
+    "a token beyond the vocabulary": lambda slot: slot.with_token(2**31 - 1),
+    "a negative token": lambda slot: slot.with_token(-1),
+    "a length of 2 ** 64 - 1": lambda slot: replace(slot, lengths={2: 2**64 - 1}),
+    "a length of 2 ** 40 tokens": lambda slot: replace(slot, lengths={1: 2**40}),
+    "a length that is too small": lambda slot: replace(slot, lengths={2: 8}),
+    "no state": lambda slot: replace(slot, state=b""),
+    "a truncated state": lambda slot: replace(slot, state=slot.state[: len(slot.state) // 2]),
+    "a state with trailing bytes": lambda slot: replace(slot, state=slot.state + b"\0" * 4096),
+    "a state of zeros": lambda slot: replace(slot, state=bytes(len(slot.state))),
+    "a state of ones": lambda slot: replace(slot, state=b"\xff" * len(slot.state)),
+    "a truncated token": lambda slot: replace(slot, tokens=b"\0\0"),
+    "trailing bytes": lambda slot: replace(slot, tail=b"more"),
 }
+"""Forged slot files that must be rejected."""
 
 
 def _save_first(stage: Stage) -> None:
@@ -177,9 +157,7 @@ def _probabilities(stage: Stage, prompt: str) -> list[float]:
 
 def _lie(change: Change, stage: Stage) -> None:
     path = stage.folder / "prompt.slot"
-    slot = SlotBytes(path.read_bytes())
-    change(slot)
-    path.write_bytes(slot.whole())
+    path.write_bytes(change(SlotBytes.read(path.read_bytes())).whole())
     _refused(stage, path)
 
 
@@ -238,9 +216,8 @@ def _save_over(make: Callable[[Path], object], stage: Stage) -> str:
     try:
         stage.model.save_prompt_cache(path, PROMPT)
     finally:
-        left = [file.name for file in stage.folder.iterdir() if file.name.endswith(".part")]
-        if left:
-            raise Broken(f"unfinished files were left: {left}")
+        if n_left := _n_parts(stage.folder):
+            raise Broken(f"{n_left} unfinished files were left")
     if stage.model.load_prompt_cache(path) == 0:
         raise Broken("the saved file cannot be restored")
     return "saved"
@@ -267,22 +244,17 @@ def _killed_while_saving(stage: Stage) -> str:
     draw = random.Random(1)
     path = stage.folder / "prompt.slot"
     n_left = 0
-    for _ in range(N_KILLS):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            model = Stage(stage.library, stage.folder).model
-            tokens = model.prompt_tokens(PROMPT * 20)
+
+    def save_until_killed(delay: float) -> None:
+        model = Stage(stage.library, stage.folder).model
+        tokens = model.prompt_tokens(PROMPT * 20)
+        model.save_prompt_cache(path, tokens)
+        Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        while True:
             model.save_prompt_cache(path, tokens)
-            os.write(writing, b".")
-            while True:
-                model.save_prompt_cache(path, tokens)
-        os.close(writing)
-        os.read(reading, 1)
-        os.close(reading)
-        time.sleep(draw.uniform(0, 0.02))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+
+    for _ in range(N_KILLS):
+        run_forked(partial(save_until_killed, draw.uniform(0, 0.02)), 20.0)
         n_left = max(n_left, _n_parts(stage.folder))
     model = Stage(stage.library, stage.folder).model
     if model.load_prompt_cache(path) == 0:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faults.preloaded import Preloaded
-from faults.symbols import Symbols, blamed
 from forked import little_memory, run_forked
 from stage import Stage
 
@@ -35,83 +33,59 @@ class Outcome:
     """The outcome of a case."""
 
     came: str  # ``"answer"``, ``"error"``, ``"broken"``, ``"died"`` or ``"hung"``
-    said: str  # the error message, the beginning of the answer, or the place of death
+    said: str  # the error message, the beginning of the answer, or the last words of the process
     seconds: float = 0.0  # CPU time
     mib: float = 0.0  # peak of the additional memory
     waited: float | None = None  # duration of the other stream's slowest choice, in seconds
     after: str = ""  # what changed in the model's answers afterwards; empty if nothing did
-    whose: str = ""  # whose code the process died in
 
 
 def verdict(case: Case, outcome: Outcome) -> str:
-    """Return ``"ok"``, ``"known"``, or a description of the problems."""
-    if outcome.came == "died":
-        if case.may_die_in_llama_cpp and outcome.whose == "llama.cpp":
-            return "known"
-        return "died"
-    if outcome.came in ("hung", "broken"):
+    """Return ``"ok"``, or a description of the problems."""
+    if outcome.came in ("died", "hung", "broken"):
         return outcome.came
-    wrong = []
-    if case.must is Must.FAIL and outcome.came != "error":
-        wrong.append("no error")
-    if case.must is Must.ANSWER and outcome.came != "answer":
-        wrong.append("no answer")
-    if outcome.came == "error" and not re.search(case.says, outcome.said):
-        wrong.append(f"does not say {case.says}")
-    if outcome.seconds > case.seconds:
-        wrong.append(f"over {case.seconds:g} s")
-    if outcome.mib > case.mib:
-        wrong.append(f"over {case.mib:g} MiB")
-    if outcome.waited is not None and outcome.waited > LONGEST_WAIT_S:
-        wrong.append(f"another stream waited {outcome.waited:.1f} s")
-    if outcome.after:
-        wrong.append("answers changed afterwards")
-    return "; ".join(wrong) or "ok"
+    required = {Must.FAIL: "error", Must.ANSWER: "answer", Must.END: outcome.came}[case.must]
+    problems = {
+        f"no {required}": outcome.came != required,
+        f"does not say {case.says}": outcome.came == "error"
+        and not re.search(case.says, outcome.said),
+        f"over {case.seconds:g} s": outcome.seconds > case.seconds,
+        f"over {case.mib:g} MiB": outcome.mib > case.mib,
+        f"another stream waited {outcome.waited} s": (outcome.waited or 0.0) > LONGEST_WAIT_S,
+        "answers changed afterwards": bool(outcome.after),
+    }
+    return "; ".join(problem for problem, is_true in problems.items() if is_true) or "ok"
 
 
-class Trials:
-    """Runs cases, one after the other."""
+def try_case(case: Case, library: Library) -> Outcome:
+    """Run a case in a child process."""
+    wall = max(LEAST_WALL_S, WALL_TO_CPU * case.seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        child = run_forked(lambda: _perform(case, Stage(library, Path(folder))), wall)
+    if child.report is not None:
+        return Outcome(**child.report)
+    came, how = ("hung", f"after {wall:g} s") if child.is_late else ("died", child.how)
+    return Outcome(came, f"{how} {child.last_words}".strip())
 
-    def __init__(
-        self,
-        library: Library,
-        watcher: Preloaded,  # records where a child died
-    ) -> None:
-        self._library = library
-        self._watcher = watcher
-        self._symbols = Symbols(Path(library.path), watcher.base)
 
-    def run(self, case: Case) -> Outcome:
-        """Run a case."""
-        self._watcher.forget()
-        wall = max(LEAST_WALL_S, WALL_TO_CPU * case.seconds)
-        with tempfile.TemporaryDirectory() as folder:
-            child = run_forked(lambda: self._perform(case, Path(folder)), wall)
-        if child.report is not None:
-            return Outcome(**child.report)
-        whose, place = blamed(self._symbols.names(self._watcher.report.stack_of_death()))
-        came, how = ("hung", f"after {wall:g} s") if child.is_late else ("died", child.how)
-        return Outcome(came, f"{how} in {place or '?'} {child.last_words}".strip(), whose=whose)
-
-    def _perform(self, case: Case, folder: Path) -> dict[str, Any]:
-        stage = Stage(self._library, folder)
-        if case.prepare is not None:
-            case.prepare(stage)
-        before = stage.answers() if stage.was_used else None
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the memory
-        held, cpu = _peak_mib(), time.process_time()
-        neighbour = Neighbour(stage.model) if case.neighbour else None
-        with little_memory(case.address_mib), neighbour.choosing() if neighbour else nullcontext():
-            report = _attempt(case, stage)
-        report |= {"seconds": time.process_time() - cpu, "mib": _peak_mib() - held}
-        if neighbour is not None:
-            report["waited"] = neighbour.longest
-        if neighbour is not None and neighbour.error is not None:
-            report["after"] = f"the other stream failed: {neighbour.error}"
-        elif before is not None:
-            report["after"] = _changes(stage, before)
-        report["said"] = report["said"].replace(str(folder), "FOLDER")
-        return report
+def _perform(case: Case, stage: Stage) -> dict[str, Any]:
+    if case.prepare is not None:
+        case.prepare(stage)
+    before = stage.answers() if stage.was_used else None
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the memory
+    held, cpu = _peak_mib(), time.process_time()
+    neighbour = Neighbour(stage.model) if case.neighbour else None
+    with little_memory(case.address_mib), neighbour.choosing() if neighbour else nullcontext():
+        report = _attempt(case, stage)
+    report |= {"seconds": time.process_time() - cpu, "mib": _peak_mib() - held}
+    if neighbour is not None:
+        report["waited"] = neighbour.longest
+    if neighbour is not None and neighbour.error is not None:
+        report["after"] = f"the other stream failed: {neighbour.error}"
+    elif before is not None:
+        report["after"] = _changes(stage, before)
+    report["said"] = report["said"].replace(str(stage.folder), "FOLDER")
+    return report
 
 
 def _attempt(case: Case, stage: Stage) -> dict[str, Any]:
