@@ -1,22 +1,19 @@
 #!/usr/bin/env python3
 """Run llama-server's own tests of chat, completions, embeddings and tools against our server.
 
-The tests are in ``tools/server/tests/unit`` of llama.cpp's source tree. Their class `ServerProcess`
-starts ``eliza-ffi serve`` here, with the embedded model. Prints the table of docs/serve.md. Many
-tests must fail: they expect the text of llama.cpp's test models, or use endpoints and fields that
-only llama-server has. `REASONS` has the reason for each. The exit code is 1 if another test fails.
-
-Usage::
-
     $ python scripts/llama_server_tests.py
-    $ python scripts/llama_server_tests.py -k test_embedding --verbose
+    $ python scripts/llama_server_tests.py -k test_embedding
+
+The tests are in ``tools/server/tests/unit`` of llama.cpp's source tree. Their class `ServerProcess`
+starts ``eliza-ffi serve`` here, with the embedded model. Many tests must fail: they expect the text
+of llama.cpp's test models, or use endpoints and fields that only llama-server has. Prints the
+counts of docs/serve.md. The exit code is 1 if a test fails that `MUST_FAIL` does not list.
 
 Needs the packages ``requests`` and ``filelock``, besides those of the extra ``dev``.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -24,9 +21,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
+
+from fetch_llama_cpp import source_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,51 +36,28 @@ FILES = (
     "test_embedding.py",
     "test_tool_call.py",
 )
-
-MODEL = "expects the text or the token counts of llama.cpp's test model"
-OWN = "needs an endpoint or a field that only llama-server has"
-
-REASONS = {
-    "test_chat_completion": {
-        "test_chat_completion": MODEL,
-        "test_chat_completion_cached_tokens": MODEL,
-        "test_chat_completion_stream": MODEL,
-        "test_chat_completion_with_openai_library": MODEL,
-        "test_chat_template": f"{OWN}: `__verbose`",
-        "test_chat_template_assistant_prefill": f"{OWN}: `__verbose`",
-        "test_chat_template_continue_final_message_vllm_compat": f"{OWN}: `__verbose`",
-        "test_apply_chat_template": f"{OWN}: `/apply-template`",
-        "test_completion_with_response_format": "expects an array, but the schema allows any type",
-        "test_invalid_chat_completion_req": "expects that two assistant messages in a row fail",
-        "test_chat_completion_with_timings_per_token": f"{OWN}: `timings_per_token`",
-        "test_logit_bias": f"{OWN}: `/tokenize`",
-        "test_context_size_exceeded": "expects llama-server's error; ours is OpenAI's",
-        "test_context_size_exceeded_stream": "expects llama-server's error; ours is OpenAI's",
-        "test_return_progress": f"{OWN}: `return_progress`",
-        "test_chat_completions_multiple_choices": f"{OWN}: `id_slot`",
-        "test_chat_completions_token_count": f"{OWN}: `/chat/completions/input_tokens`",
-        "test_verbose_debug": f"{OWN}: `verbose`",
-    },
-    "test_compat_oai_responses": {
-        "test_responses_with_openai_library": MODEL,
-        "test_responses_stream_with_llama_telemetry": f"{OWN}: `timings_per_token`",
-    },
-    "test_completion": {
-        "test_completion_with_openai_library": MODEL,
-        "test_completion_stream_with_openai_library": MODEL,
-        "": f"{OWN}: `/completion`",
-    },
-    "test_embedding": {
-        "test_embedding_mixed_input": "sends objects, or token ids that belong to no text",
-        "test_embedding_content_text_same_as_string": f"{OWN}: an object as input",
-        "test_embedding_pooling_none": f"{OWN}: `/embeddings` without `/v1`",
-        "test_embedding_pooling_none_oai": "starts the server without pooling, which is always on",
-        "test_embedding_error_prompt_too_long": "expects llama-server's message",
-        "test_embedding_usage_single": MODEL,
-        "test_embedding_usage_multiple": MODEL,
-    },
+MUST_FAIL = {
+    "expect the text or the token counts of llama.cpp's test model": """
+        test_chat_completion test_chat_completion_cached_tokens test_chat_completion_stream
+        test_chat_completion_with_openai_library test_responses_with_openai_library
+        test_completion_with_openai_library test_completion_stream_with_openai_library
+        test_embedding_usage_single test_embedding_usage_multiple
+    """,
+    "need an endpoint or a field that only llama-server has": """
+        test_chat_template test_chat_template_assistant_prefill test_logit_bias
+        test_chat_template_continue_final_message_vllm_compat test_apply_chat_template
+        test_chat_completion_with_timings_per_token test_return_progress test_verbose_debug
+        test_chat_completions_multiple_choices test_chat_completions_token_count
+        test_responses_stream_with_llama_telemetry test_embedding_content_text_same_as_string
+        test_embedding_pooling_none
+    """,
+    "expect llama-server's messages, or treat unusual requests in another way": """
+        test_completion_with_response_format test_invalid_chat_completion_req
+        test_context_size_exceeded test_context_size_exceeded_stream test_embedding_mixed_input
+        test_embedding_pooling_none_oai test_embedding_error_prompt_too_long
+    """,
 }
-"""Why tests fail: by file and function; an empty name stands for all other functions."""
+"""The reasons why tests fail. All other tests of ``test_completion.py`` use ``/completion``."""
 
 UTILS = '''\
 """llama.cpp's helpers, changed to start eliza-ffi serve."""
@@ -134,9 +110,9 @@ def wait_until_ready(server, seconds):
 """
 
 
-def prepare(folder: Path, tree: Path) -> None:
+def prepare(folder: Path) -> None:
     """Copy the tests to a folder, with our helpers in place of llama.cpp's."""
-    tests = tree / "tools" / "server" / "tests"
+    tests = source_tree() / "tools" / "server" / "tests"
     (folder / "unit").mkdir()
     for name in FILES:
         shutil.copy(tests / "unit" / name, folder / "unit")
@@ -147,93 +123,40 @@ def prepare(folder: Path, tree: Path) -> None:
     (folder / "utils.py").write_text(UTILS, encoding="utf-8")
 
 
-def run(folder: Path, more: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """Run the tests; return for each test function its results and failures."""
+def run(folder: Path, more: list[str]) -> ElementTree.Element:
+    """Run the tests with further arguments of pytest, and return the report."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     report = folder / "report.xml"
     paths = [str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")]
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *(f"--junitxml={report}", "-m", "not slow", *more),
-            "unit",
-        ],
-        cwd=folder,
-        env={**os.environ, "PORT": str(port), "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    results: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
-        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
-        failed = [each for each in case if each.tag in ("failure", "error")]
-        skipped = any(each.tag == "skipped" for each in case)
-        message = failed[0].get("message", "") if failed else ""
-        results[re.sub(r"\[.*", "", name)].append(
-            ("failed" if failed else "skipped" if skipped else "passed", message)
-        )
-    return results
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider"]
+    command += [f"--junitxml={report}", "-m", "not slow", *more, "unit"]
+    variables = {**os.environ, "PORT": str(port), "PYTHONPATH": os.pathsep.join(paths)}
+    subprocess.run(command, cwd=folder, env=variables)
+    return ElementTree.parse(report).getroot()
+
+
+def result_of(case: ElementTree.Element) -> str:
+    """Return ``passed``, ``skipped``, a reason of `MUST_FAIL`, or the name of the failed test."""
+    tags = {each.tag for each in case}
+    if not tags & {"failure", "error"}:
+        return "skipped" if "skipped" in tags else "passed"
+    name = re.sub(r"\[.*", "", case.get("name", ""))
+    for reason, names in MUST_FAIL.items():
+        if name in names.split():
+            return reason
+    is_completion = case.get("classname", "").endswith(".test_completion")
+    return [*MUST_FAIL][1] if is_completion else f"FAILED {name}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("-k", metavar="EXPRESSION", help="run only these tests, as in pytest")
-    parser.add_argument("--verbose", action="store_true", help="print the failures")
-    given = parser.parse_args()
-    fetched = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "fetch_llama_cpp.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        prepare(folder, Path(fetched.stdout.strip()))
-        more = ["-k", given.k] if given.k else []
-        results = run(folder, more if given.verbose else [*more, "--tb=no"])
-    table, others = summary(results)
-    print("\n".join(table))
-    if given.verbose:
-        for test, cases in results.items():
-            for result, message in cases:
-                if result == "failed":
-                    print(f"{test}: {message[:160]}".replace("\n", " "))
-    print(*(f"- {test}: {why}" for test, why in others.items()), sep="\n")
-    return int("unexplained" in others.values())
-
-
-def summary(results: dict[str, list[tuple[str, str]]]) -> tuple[list[str], dict[str, str]]:
-    """Return the table of docs/serve.md, and the reasons for all other failures by test."""
-    of_file: dict[str, Counter[str]] = defaultdict(Counter)
-    others: dict[str, str] = {}
-    for test, cases in results.items():
-        file, _, name = test.partition("::")
-        n_failed = count(cases, "failed")
-        of_file[file]["passed"] += count(cases, "passed")
-        if n_failed:
-            why = reason(file, name)
-            kind = "model" if why == MODEL else "own" if why.startswith(OWN) else "others"
-            of_file[file][kind] += n_failed
-            if kind == "others":
-                others[test] = why
-    kinds = ("passed", "model", "own", "others")
-    head = ("file", "passed", "need llama.cpp's test model", "need llama-server", "other failures")
-    rows = [
-        [f"`{file}`", *(str(counts[kind]) for kind in kinds)] for file, counts in of_file.items()
-    ]
-    ruler = ["--", *("--:" for _ in kinds)]
-    return [f"| {' | '.join(row)} |" for row in (head, ruler, *rows)], others
-
-
-def count(cases: list[tuple[str, str]], result: str) -> int:
-    """Return the number of cases with a result."""
-    return sum(each == result for each, _ in cases)
-
-
-def reason(file: str, name: str) -> str:
-    """Return why a test fails."""
-    reasons = REASONS.get(file, {})
-    return reasons.get(name, reasons.get("", "unexplained"))
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        results = Counter(map(result_of, run(Path(folder), sys.argv[1:]).iter("testcase")))
+    for result, count in results.most_common():
+        print(f"{count:4} {result}")
+    return int(any(result.startswith("FAILED") for result in results))
 
 
 if __name__ == "__main__":
