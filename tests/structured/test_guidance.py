@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import llguidance
 import numpy as np
@@ -66,8 +67,8 @@ def test_masks_and_forced_tokens_equal_llguidances_at_every_step(
         masks = guidance.json_schema(SCHEMA)
         grammar = make.grammar_from_json_schema(json.dumps(SCHEMA), {"whitespace_flexible": False})
     elif language == "regex":
-        masks, grammar = guidance.regex("(ab|a?b+c){1,9}"), None
-        grammar = make.grammar_from_regex("(ab|a?b+c){1,9}")
+        pattern = "(ab|a?b+c){1,9}"
+        masks, grammar = guidance.regex(pattern), make.grammar_from_regex(pattern)
     else:
         text = 'start: "answer: " (/[a-z]{1,9}/ | list)\nlist: "[" /[0-9]/ ("," /[0-9]/)* "]"'
         masks, grammar = guidance.lark(text), make.grammar_from_lark(text)
@@ -138,19 +139,13 @@ def test_the_memory_of_cached_constraints_is_bounded(
 def test_all_constraints_share_one_tokenizer(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Any] = []
-
-    class Counted(llguidance.TokenizerWrapper):
-        def __init__(self, tokenizer: Any) -> None:
-            made.append(tokenizer)
-            super().__init__(tokenizer)
-
-    monkeypatch.setattr(llguidance, "TokenizerWrapper", Counted)
+    wrapper = Mock(wraps=llguidance.TokenizerWrapper)
+    monkeypatch.setattr(llguidance, "TokenizerWrapper", wrapper)
     guidance = Guidance(tiny_model.vocabulary)
     guidance.json_schema(SCHEMA)
     guidance.regex("a+")
     guidance.lark('start: "a"')
-    assert len(made) == 1
+    wrapper.assert_called_once()
 
 
 def test_other_threads_run_while_a_mask_is_computed(tiny_model: Model) -> None:

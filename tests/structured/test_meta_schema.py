@@ -47,10 +47,9 @@ def test_a_keyword_with_a_value_of_a_wrong_type_is_named(draft: Any) -> None:
                 named = re.escape(name)  # draft 4 has keywords that need another one
                 with pytest.raises(InvalidArgumentError, match=f"at #(/{named}|: .*'{named}')"):
                     shape_of(schema)
+                inside = {"$schema": schema["$schema"], "properties": {"x": {name: value}}}
                 with pytest.raises(InvalidArgumentError, match="JSON schema at #/properties/x"):
-                    checked_schema(
-                        {"$schema": schema["$schema"], "properties": {"x": {name: value}}}
-                    )
+                    checked_schema(inside)
             else:
                 checked_schema(schema)
     assert n_wrong > 100
@@ -70,9 +69,7 @@ def test_a_draft_is_named_by_a_string(named: Any) -> None:
 
 @pytest.mark.parametrize("given", ["strin", ["string", "strin"]])
 def test_an_unknown_type_is_named(given: Any) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match=r"at #/type(/1)?: 'strin' is not one of \['array'"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"#/type(/1)?: 'strin' is not one of \['array'"):
         checked_schema({"type": given})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 import json
@@ -37,12 +38,16 @@ STRING = {"type": "string"}
 
 def an(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
     names = list(properties) if required is None else required
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": names,
-        "additionalProperties": False,
-    }
+    schema = {"type": "object", "properties": properties, "required": names}
+    return {**schema, "additionalProperties": False}
+
+
+CONDITION = {"$defs": {"a/b": {"if": {"const": 1}, "else": {}}}}
+UPPER_CASE = {"patternProperties": {r"^\p{Lu}": {}}, "additionalProperties": False}
+TWO_NUMBERS = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
+REQUIRED_HERE = {"$ref": "#", "required": ["next"], "title": "next"}
+LONG_NAME = "a[a-z]{2}(-[a-z]+)+-[0-9]{12}:[a-z0-9]{26}"
+NAMES = {"^a": STRING, "b$": {"type": "null"}, "^(?=c)d": {}}
 
 
 RELAXED: list[tuple[Any, tuple[str, ...]]] = [
@@ -50,37 +55,22 @@ RELAXED: list[tuple[Any, tuple[str, ...]]] = [
     ({"type": "string", "x-order": 3, "unheard of": {"not": {}}}, ()),
     ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, ()),
     (an(a={"type": "string", "format": "nope"}), ("#/properties/a/format",)),
-    (
-        an(a={"type": "array", "items": STRING, "uniqueItems": True}),
-        ("#/properties/a/uniqueItems",),
-    ),
+    (an(a={"items": STRING, "uniqueItems": True}), ("#/properties/a/uniqueItems",)),
     ({"anyOf": [{"type": "integer", "not": {"const": 3}}, STRING]}, ("#/anyOf/0/not",)),
     (
-        {"$defs": {"a/b": {"if": {"const": 1}, "else": {}}}, "items": {"$ref": "#/$defs/a~1b"}},
+        {**CONDITION, "items": {"$ref": "#/$defs/a~1b"}},
         ("#/$defs/a~1b/else", "#/$defs/a~1b/if"),
     ),
     ({"$defs": {"unused": {"not": {}}}, "type": "null"}, ()),
-    (
-        an(a={"oneOf": [{"type": "integer"}, {"type": "number"}]}, b={"oneOf": [{"const": "x"}]}),
-        ("#/properties/a/oneOf",),
-    ),
+    (an(a=TWO_NUMBERS, b={"oneOf": [{"const": "x"}]}), ("#/properties/a/oneOf",)),
     (an(a={"pattern": "^(?!x)[a-z]+$"}), ("#/properties/a/pattern",)),
     ({"pattern": r"\A[a-z]+\Z"}, ()),
     ({"pattern": r"^[\uD800\uDC00-\uDBFF\uDFFF]*(?![\s\S])"}, ()),
-    (
-        {"patternProperties": {"^a": STRING, "b$": {"type": "null"}, "^(?=c)d": {}}},
-        ("#/patternProperties", "#/patternProperties/^(?=c)d"),
-    ),
+    ({"patternProperties": NAMES}, ("#/patternProperties", "#/patternProperties/^(?=c)d")),
     ({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}, ("#/minimum",)),
     ({"type": "number", "maximum": 1.7e308, "multipleOf": 1e-20}, ("#/maximum", "#/multipleOf")),
-    (
-        {"pattern": "a[a-z]{2}(-[a-z]+)+-[0-9]{12}:[a-z0-9]{26}", "maxLength": 1600},
-        ("#/maxLength",),
-    ),
-    (
-        {"properties": {"next": {"$ref": "#", "required": ["next"], "title": "next"}}},
-        ("#/properties/next/required",),
-    ),
+    ({"pattern": LONG_NAME, "maxLength": 1600}, ("#/maxLength",)),
+    ({"properties": {"next": REQUIRED_HERE}}, ("#/properties/next/required",)),
     ({"properties": {"b": {"$ref": "#/$defs/\u00f6 b"}}, "$defs": {"\u00f6 b": STRING}}, ()),
     ({"type": "array", "minItems": 2.0, "maxItems": 3.0}, ()),
     ({"type": "integer", "multipleOf": 2**31}, ("#/multipleOf",)),
@@ -101,10 +91,7 @@ def test_each_relaxation_names_its_location(schema: Any, places: tuple[str, ...]
     [
         ({"type": "strin"}, "at #/type: 'strin' is not one of"),
         (an(a=an(b={"pattern": "(?=a)"})), "at #/properties/a/properties/b/pattern: .*look-around"),
-        (
-            {"$defs": {"q": {"maxLength": -1}}, "items": {"$ref": "#/$defs/q"}},
-            r"at #/\$defs/q/maxLength: -1 is less than the minimum",
-        ),
+        ({"$defs": {"q": {"maxLength": -1}}}, r"at #/\$defs/q/maxLength: -1 is less than the"),
         (an(a={"$ref": "https://example.org/x"}), r"at #/properties/a/\$ref: .*not present"),
         ({"enum": []}, "at #/enum: Unsatisfiable"),
         (an(a={"pattern": r"^(?!\bx)a"}), "at #/properties/a/pattern: .*look-around"),
@@ -115,28 +102,18 @@ def test_the_error_for_an_unsupported_keyword_names_its_location(schema: Any, me
         schema_grammar(schema)
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"const": -(2.0**63)},
-        {"enum": [0, {"a": [-(2.0**63)]}]},
-        {"allOf": [{"const": -1e300}, {"type": "integer"}]},
-    ],
-    ids=str,
-)
-def test_constants_that_crash_llguidance_are_rejected(schema: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="64-bit floats above -2\\^63"):
-        schema_grammar(schema)
+def test_constants_that_crash_llguidance_are_rejected() -> None:
+    small = -(2.0**63)
+    for schema in ({"const": small}, {"enum": [0, {"a": [small]}]}, {"allOf": [{"const": -1e300}]}):
+        with pytest.raises(InvalidArgumentError, match="64-bit floats above -2\\^63"):
+            schema_grammar(schema)
 
 
-@pytest.mark.parametrize(
-    "bound", [-(2**63), -(2**63) + 1, -1e19, -(10**400)], ids=lambda bound: str(bound)[:21]
-)
-def test_bounds_that_crash_llguidance_are_not_enforced(bound: float) -> None:
-    schema = {"type": "integer", "minimum": bound, "exclusiveMaximum": 0}
-    assert schema_grammar({"properties": {"a": schema}}).relaxed == (
-        "#/properties/a/minimum: minimum is not enforced",
-    )
+def test_bounds_that_crash_llguidance_are_not_enforced() -> None:
+    relaxed = ("#/minimum: minimum is not enforced",)
+    for bound in (-(2**63), -(2**63) + 1, -1e19, -(10**400)):
+        schema = {"type": "integer", "minimum": bound, "exclusiveMaximum": 0}
+        assert schema_grammar(schema).relaxed == relaxed
 
 
 @pytest.mark.parametrize("value", [-(2**63), 2**64 + 1, -(10**30)], ids=str)
@@ -145,10 +122,8 @@ def test_integers_that_llguidance_would_round_are_written_exactly(
 ) -> None:
     bounds = {"type": "integer", "minimum": value, "maximum": value}
     for schema in ({"const": value}, {"enum": [value, value - 1]}, bounds):
-        assert tiny_model.fill("x", an(a=schema, b={"type": "boolean"})).value["a"] in (
-            value,
-            value - 1,
-        )
+        filled = tiny_model.fill("x", an(a=schema, b={"type": "boolean"})).value
+        assert filled["a"] in (value, value - 1)
 
 
 def test_the_search_for_the_location_of_an_error_is_bounded(
@@ -252,13 +227,6 @@ def test_lookaround_is_validated_in_answers(tiny_model: Model) -> None:
         tiny_model.fill("x", an(a={"pattern": "^(?!a)a$", "type": "string"}))
 
 
-def test_a_result_lists_its_relaxations(tiny_model: Model) -> None:
-    schema = an(a={"type": "string", "format": "nope", "maxLength": 3})
-    result = tiny_model.fill("x", schema)
-    assert result.relaxed == ("#/properties/a/format: the format 'nope' is unknown",)
-    assert tiny_model.fill("x", an(a={"enum": [1, 2]})).relaxed == ()
-
-
 @pytest.mark.slow
 @settings(deadline=None)
 @given(schemas(), st.integers(0, 10**6))
@@ -276,13 +244,11 @@ def test_answers_under_masks_are_valid_without_relaxations(
         text = random_answer(masks, texts, dice, 20)
         if text is None:
             continue
-        if masks.relaxed:
-            try:
-                value = validate(text)
-            except InvalidArgumentError:
-                continue
-        else:
+        try:
             value = validate(text)
+        except InvalidArgumentError:
+            assert masks.relaxed
+            continue
         jsonschema.Draft202012Validator(_without_multiples(schema)).validate(value)
 
 
@@ -309,11 +275,7 @@ def _without_multiples(schema: Any) -> Any:
         ({"pattern": "^(a+)+$"}, json.dumps("a" * 5000 + "b"), False),
         ({"not": {"pattern": "^(a+)+$"}}, json.dumps("a" * 5000 + "b"), True),
         ({"patternProperties": {"^(a+)+$": False}}, json.dumps({"a" * 5000 + "b": 1}), True),
-        (
-            {"patternProperties": {r"^\p{Lu}": {}}, "additionalProperties": False},
-            '{"\u00c9":1}',
-            True,
-        ),
+        (UPPER_CASE, '{"\u00c9":1}', True),
         ({"pattern": "\x7f"}, '"a\x7fb"', True),
         ({"$ref": "https://example.org/x"}, "1", False),
         ({"$ref": "#"}, "1", False),
@@ -377,15 +339,13 @@ tried: list[int] = []
 @pytest.mark.parametrize("face", ["fill", "fill_many", "asynchronous"])
 def test_an_invalid_answer_is_retried(tiny_model: Model, face: str) -> None:
     tried.clear()
+    settings: Any = {"retries": 50, "temperature": 5.0}
     if face == "fill":
-        value = tiny_model.fill("x", Dice, retries=50, temperature=5.0).value
+        value = tiny_model.fill("x", Dice, **settings).value
     elif face == "fill_many":
-        value = tiny_model.fill_many(["x"], Dice, retries=50, temperature=5.0)[0].value
+        value = tiny_model.fill_many(["x"], Dice, **settings)[0].value
     else:
-        import asyncio
-
-        model = AsyncModel.of(tiny_model)
-        value = asyncio.run(model.fill("x", Dice, retries=50, temperature=5.0)).value
+        value = asyncio.run(AsyncModel.of(tiny_model).fill("x", Dice, **settings)).value
     assert len(tried) >= 2
     assert value.number == tried[-1]
 
@@ -398,9 +358,10 @@ def test_after_the_last_retry_the_error_is_raised(tiny_model: Model) -> None:
             raise ValueError("never good")
 
     tried.clear()
-    with pytest.raises(InvalidAnswerError, match="never good"):
+    with pytest.raises(InvalidAnswerError, match="never good") as rejected:
         tiny_model.fill("x", Never, retries=3)
     assert len(tried) == 4
+    assert isinstance(rejected.value.__cause__, pydantic.ValidationError)
 
 
 def test_retries_keep_the_sampling_and_follow_the_seed() -> None:
@@ -524,12 +485,7 @@ def test_numbers_have_at_most_19_digits(tiny_model: Model) -> None:
 
 def test_a_longer_number_in_the_schema_is_allowed(tiny_model: Model) -> None:
     ids = [2**62, 2**62 + 2**61, 5]  # 19 digits
-    for each in ids:
-        masks = tiny_model.session.guidance().json_schema({"enum": ids})
-        source = masks.start()
-        for token in tiny_model.tokenize(str(each)):
-            assert source.mask()[token // 32] >> token % 32 & 1
-            source.accept(token)
+    assert all(allows(tiny_model, {"enum": ids}, str(each)) for each in ids)
 
 
 def allows(model: Model, schema: Any, written: str) -> bool:
@@ -576,9 +532,7 @@ def test_times_have_at_most_35_characters(tiny_model: Model, format: str, longes
     assert schema_grammar(inside).schema["$defs"]["t"]["maxLength"] == len(longest)
 
 
-ENDLESS = an(a={"type": "string", "minLength": 400}, b={"type": "boolean"})
 SHORT = an(a={"type": "string", "maxLength": 20}, b={"type": "integer"})
-OPEN = an(a=STRING, b={"type": "array", "items": STRING}, c={"type": "integer"})
 
 
 def fills(tiny_model: Model) -> dict[str, Callable[..., Any]]:
@@ -605,13 +559,6 @@ def test_an_answer_can_be_closed_at_the_limit(tiny_model: Model, engine: str) ->
     assert json.loads(result.text) == result.value
     assert len(result.tokens) < 40
     assert result.truncated or engine == "closed"
-
-
-def test_an_answer_without_a_short_ending_is_an_error(tiny_model: Model) -> None:
-    with pytest.raises(FillError, match="has not ended"):
-        tiny_model.fill("x", ENDLESS, max_tokens=5, on_limit="close")
-    with pytest.raises(InvalidArgumentError, match="on_limit"):
-        tiny_model.fill("x", OPEN, on_limit="stop")  # type: ignore[call-overload]
 
 
 def test_generate_and_fill_write_the_same_text_for_a_shape(tiny_model: Model) -> None:

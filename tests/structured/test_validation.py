@@ -26,10 +26,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "pattern": {"additionalProperties": {"pattern": HOSTILE}},
     "propertyNames": {"propertyNames": {"pattern": HOSTILE}},
     "patternProperties": {"patternProperties": {HOSTILE: {"type": "string"}}},
-    "additionalProperties": {
-        "patternProperties": {HOSTILE: {}},
-        "additionalProperties": False,
-    },
+    "additionalProperties": {"patternProperties": {HOSTILE: {}}, "additionalProperties": False},
     "unevaluatedProperties": CLOSED,
     "unevaluatedProperties behind a reference": {
         "$defs": {"x": {"patternProperties": {HOSTILE: {}}}},
