@@ -40,14 +40,17 @@ random_weights = settings(
 BOOLEANS = ("true", "false")
 
 
+def literal(text: str) -> dict[str, Any]:
+    return {"kind": "literal", "value": text}
+
+
 def an_object(**fields: dict[str, Any]) -> Skeleton:
     """Return the skeleton of an object with these spans as fields."""
     spans, opening = [], "{"
     for name, span in fields.items():
-        spans.append({"kind": "literal", "value": f'{opening}"{name}":'})
-        spans.append({"key": name, **span})
+        spans += [literal(f'{opening}"{name}":'), {"key": name, **span}]
         opening = ","
-    return Skeleton.from_dict({"spans": [*spans, {"kind": "literal", "value": "}"}]})
+    return Skeleton.from_dict({"spans": [*spans, literal("}")]})
 
 
 REPLY = an_object(
@@ -94,11 +97,8 @@ def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[t
     for span in result.spans:
         begin = end + len(span.before.encode())
         end = begin + len(span.text.encode())
-        inside.append(
-            tuple(
-                token for token, at in zip(result.tokens, begins, strict=False) if begin <= at < end
-            )
-        )
+        placed = zip(result.tokens, begins, strict=False)
+        inside.append(tuple(token for token, at in placed if begin <= at < end))
     return inside
 
 
@@ -121,14 +121,8 @@ def test_every_filled_skeleton_has_its_shape(
     logprobs: bool,
 ) -> None:
     fields, skeleton = shaped
-    result = any_model.fill(
-        "Answer: ",
-        skeleton,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        on_limit="close",
-        logprobs=logprobs,
-    )
+    how: Any = {"temperature": temperature, "max_tokens": max_tokens, "logprobs": logprobs}
+    result = any_model.fill("Answer: ", skeleton, on_limit="close", **how)
     assert has_shape(fields, result.value)
     assert skeleton.matches(result.text)
     assert spelled(any_model, result.tokens) == result.text
@@ -145,14 +139,9 @@ def test_every_filled_skeleton_has_its_shape(
 def test_every_plan_is_a_valid_action_with_parameters(
     any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int
 ) -> None:
-    result = any_model.fill(
-        "Answer: ",
-        ActionSkeleton(listed),
-        temperature=temperature,
-        max_tokens=max_tokens,
-        on_limit="close",
-    )
     skeleton = ActionSkeleton(listed)
+    how: Any = {"temperature": temperature, "max_tokens": max_tokens, "on_limit": "close"}
+    result = any_model.fill("Answer: ", skeleton, **how)
     assert skeleton.accepts(result.value)
     assert skeleton.matches(result.text)
     assert spelled(any_model, result.tokens) == result.text
@@ -171,13 +160,8 @@ def test_fixed_text_gets_the_tokenizers_tokens(any_model: Model) -> None:
 
 def test_tokens_spell_spans_whose_spaces_llama_cpp_would_clean_up(any_model: Model) -> None:
     spaced = ["yes , it 's", "no ! They 're ?"]
-    spans: list[dict[str, Any]] = [
-        {"kind": "free-string", "rule": "root"},
-        {"kind": "literal", "value": "\n"},
-        {"kind": "free-string", "rule": "root"},
-        {"kind": "literal", "value": " , "},
-        {"kind": "boolean"},
-    ]
+    free = {"kind": "free-string", "rule": "root"}
+    spans = [free, literal("\n"), free, literal(" , "), {"kind": "boolean"}]
     skeleton = Skeleton.from_dict({"spans": spans}, f'root ::= "{spaced[0]}" | "{spaced[1]}"')
     # After a line break, no token spans the end of the prompt and the beginning of the answer.
     result = any_model.fill("Answer:\n", skeleton)
@@ -198,22 +182,13 @@ def test_a_choice_is_tokenized_together_with_the_text_around_it(any_model: Model
     assert [*prompt, *result.tokens] == whole
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"kind": "free-string"},
-        {"kind": "free-json"},
-        {"kind": "number"},
-        {"kind": "integer"},
-    ],
-    ids=lambda value: str(value["kind"]),
-)
+@pytest.mark.parametrize("kind", ["free-string", "free-json", "number", "integer"])
 @pytest.mark.parametrize("prompt", ['[1, 2, {"text": "', "hello world, 1.5 and ", "日本\n"])
 def test_a_value_has_the_tokens_of_llama_cpps_grammar_sampler(
-    any_model: Model, value: dict[str, Any], prompt: str
+    any_model: Model, kind: str, prompt: str
 ) -> None:
     # No fixed text comes first, because under a grammar the model chooses how to tokenize it.
-    skeleton = Skeleton.from_dict({"spans": [value, {"kind": "literal", "value": "]"}]})
+    skeleton = Skeleton.from_dict({"spans": [{"kind": kind}, literal("]")]})
     most = 12
     guided = any_model.generate(prompt, most, shape=Gbnf(grammar_of(skeleton)))
     filled = any_model.fill(prompt, skeleton, max_tokens=most, on_limit="close")
@@ -275,16 +250,13 @@ SHAPES = [
     for kind, size in (("circle", "radius"), ("square", "side length"), ("cube", "side length"))
     for n in (1, 27, 345)
 ]
+CAFES = ["the caf\u00e9 is open", "the caf\u00e8 is closed", "there"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "texts",
-    [
-        SHAPES,
-        ["all of this is fixed"],
-        ["the caf\u00e9 is open", "the caf\u00e8 is closed", "there"],
-    ],
+    [SHAPES, ["all of this is fixed"], CAFES],
     ids=["objects", "one text", "half a character"],
 )
 @pytest.mark.parametrize("prompt", ["A shape: ", "hello world, 1.5 and\n"])
@@ -323,11 +295,8 @@ def test_all_strategies_write_the_same_tokens(any_model: Model) -> None:
     made = set()
     for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
         with decided_by(any_model, strategy):
-            made.add(
-                any_model.fill(
-                    "Next: ", ActionSkeleton(actions), max_tokens=8, on_limit="close"
-                ).tokens
-            )
+            skeleton = ActionSkeleton(actions)
+            made.add(any_model.fill("Next: ", skeleton, max_tokens=8, on_limit="close").tokens)
     assert len(made) == 1
 
 
@@ -361,9 +330,8 @@ def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> No
 def test_tokens_after_a_healed_prompt_spell_its_end_and_the_answer(
     any_model: Model, prompt: str
 ) -> None:
-    skeleton = Skeleton.from_dict(
-        {"spans": [{"kind": "free-json"}, {"kind": "literal", "value": "]\n"}, {"kind": "boolean"}]}
-    )
+    spans = [{"kind": "free-json"}, literal("]\n"), {"kind": "boolean"}]
+    skeleton = Skeleton.from_dict({"spans": spans})
     result = any_model.fill(prompt, skeleton, heal_prompt=True, max_tokens=6, on_limit="close")
     written = spelled(any_model, result.tokens)
     assert (prompt + result.text).endswith(written)
@@ -397,12 +365,11 @@ def test_the_embedded_model_chooses_the_right_action(tiny_model: Model) -> None:
 
 def test_each_filled_span_is_reported(tiny_model: Model) -> None:
     seen: list[str | None] = []
-    skeleton = REPLY
-    result = tiny_model.fill("hello", skeleton, on_span=lambda span: seen.append(span.key))
+    result = tiny_model.fill("hello", REPLY, on_span=lambda span: seen.append(span.key))
     assert seen == ["action", "text"]
 
     async def stream() -> list[Any]:
-        async with aclosing(AsyncModel.of(tiny_model).fill_stream("hello", skeleton)) as steps:
+        async with aclosing(AsyncModel.of(tiny_model).fill_stream("hello", REPLY)) as steps:
             return [step async for step in steps]
 
     *spans, last = asyncio.run(stream())
@@ -423,14 +390,9 @@ def test_a_truncated_value_is_closed(library: Library) -> None:
 
 
 def test_a_value_matches_its_grammar_rule(tiny_model: Model) -> None:
-    spans = [
-        {"kind": "literal", "value": '{"n":'},
-        {"kind": "number", "key": "n", "rule": "digits"},
-        {"kind": "literal", "value": "}"},
-    ]
+    spans = [literal('{"n":'), {"kind": "number", "key": "n", "rule": "digits"}, literal("}")]
     skeleton = Skeleton.from_dict({"spans": spans}, "digits ::= [7-9] [7-9] [7-9]")
-    value = tiny_model.fill("x", skeleton).value["n"]
-    assert 777 <= value <= 999
+    assert 777 <= tiny_model.fill("x", skeleton).value["n"] <= 999
 
 
 @pytest.mark.parametrize("kind", ["number", "integer", "boolean", "free-string", "free-json"])
@@ -449,10 +411,8 @@ def test_a_full_context_is_an_error_with_the_partial_answer(
 ) -> None:
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with Model(path, library=library, n_ctx=256, n_slots=1, n_threads=1, seed=1) as model:
-        skeleton = REPLY
-        prompt = [1, *[9] * 220]
         with pytest.raises(FillError, match="'text'.*context full") as caught:
-            model.fill(prompt, skeleton, max_tokens=0, temperature=5.0)
+            model.fill([1, *[9] * 220], REPLY, max_tokens=0, temperature=5.0)
         partial = caught.value.partial
         assert isinstance(caught.value.__cause__, ContextFullError)
         assert partial.fields["action"] in ("REPLY", "IGNORE")
@@ -460,7 +420,7 @@ def test_a_full_context_is_an_error_with_the_partial_answer(
         assert len(partial.text) > len('{"action":"REPLY","text":"')
         assert not partial.complete
         with pytest.raises(ContextFullError):
-            model.fill([1, *[9] * 300], skeleton)
+            model.fill([1, *[9] * 300], REPLY)
         # The model still works.
         assert model.fill("x", {"spans": [{"kind": "boolean"}]}).complete
 
@@ -490,16 +450,13 @@ def test_a_rejected_request_leaves_the_stream_usable(
 ) -> None:
     binding = tiny_model.binding
     args = generate_args(tiny_model, "hello")
-    stream = binding.open(tiny_model.session.ctx, args.config())
-    try:
+    with closing(binding.open(tiny_model.session.ctx, args.config())) as stream:
         binding.prefill(stream, args.prompt_tokens)
         with pytest.raises(InvalidArgumentError):
             binding.fill(stream, wrong)
         result = binding.fill(stream, {"before": "x", "choices": ["ab", "cd"], "after": "y"})
         assert result.text in ("ab", "cd")
         assert tiny_model.detokenize(result.answer_tokens) == f"x{result.text}y"
-    finally:
-        binding.close(stream)
 
 
 def test_values_with_a_nul_are_escaped(any_model: Model) -> None:
