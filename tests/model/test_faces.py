@@ -237,7 +237,7 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
     ("call", "said"),
     [
         (lambda m: m.generate("x", temperatur=1.0), "'temperatur'. Did you mean 'temperature'?"),
-        (lambda m: m.stream("x", temperatur=1.0), "no keyword 'temperatur'; did you mean 'tempera"),
+        (lambda m: m.stream("x", temperatur=1.0), "'temperatur'; did you mean 'temperature'?"),
         (lambda m: m.stream("x", on_text=print), "stream() has no keyword 'on_text'"),
         (lambda m: type(m)(gpu_layers=1), "'gpu_layers'. Did you mean 'n_gpu_layers'?"),
         (lambda m: m.call_tool([], [], choice=1), "did you mean 'tool_choice'?"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from functools import partial
@@ -21,32 +20,17 @@ openai = pytest.importorskip("openai", "3.54", "the package openai is not instal
 
 PATH = "/v1/chat/completions"
 HELLO: list[Any] = [{"role": "user", "content": "Hello, who are you?"}]
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Returns the weather.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "city": {"type": "string", "maxLength": 20},
-                "unit": {"enum": ["C", "F"]},
-            },
-            "required": ["city", "unit"],
-        },
-    },
-}
-STOCK = {
-    "type": "function",
-    "function": {
-        "name": "get_stock",
-        "parameters": {
-            "type": "object",
-            "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}},
-            "required": ["count"],
-        },
-    },
-}
+
+
+def tool(name: str, **arguments: Any) -> dict[str, Any]:
+    """Return a tool whose arguments are all required."""
+    schema = {"type": "object", "properties": arguments, "required": [*arguments]}
+    function = {"name": name, "description": "Returns something.", "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+WEATHER = tool("get_weather", city={"type": "string", "maxLength": 20}, unit={"enum": ["C", "F"]})
+STOCK = tool("get_stock", count={"type": "integer", "minimum": 1, "maximum": 9})
 
 
 @pytest.fixture
@@ -84,19 +68,11 @@ def test_a_stream_has_the_same_text_and_the_usage(create: Any) -> None:
 
 
 def test_developer_messages_and_parts_are_read(create: Any, tiny_model: Model) -> None:
-    found = create(
-        messages=[
-            {"role": "developer", "content": "Be short."},
-            {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
-        ],
-        temperature=0,
-        max_completion_tokens=4,
-    )
-    messages = [
-        {"role": "system", "content": "Be short."},
-        {"role": "user", "content": "Hello."},
-    ]
-    expected = tiny_model.generate(messages, 4)
+    hello = [{"type": "text", "text": "Hello."}]
+    given = [{"role": "developer", "content": "Be short."}, {"role": "user", "content": hello}]
+    found = create(messages=given, temperature=0, max_completion_tokens=4)
+    plain = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello."}]
+    expected = tiny_model.generate(plain, 4)
     assert found.choices[0].message.content == expected.text
     assert found.choices[0].finish_reason == "length"
 
@@ -313,21 +289,6 @@ def test_a_tool_loop_reads_the_calls_and_their_results(create: Any) -> None:
         assert found.usage.prompt_tokens > asked.usage.completion_tokens
     found = create(messages=messages, tools=[WEATHER], tool_choice="required")
     check_calls(found.choices[0].message.tool_calls)
-
-
-def test_the_asynchronous_client_streams_many_at_once(server: Served) -> None:
-    async def one(client: Any) -> str:
-        stream = await client.chat.completions.create(
-            model="any", messages=HELLO, temperature=0, stream=True
-        )
-        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-
-    async def scene() -> list[str]:
-        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any") as client:
-            return await asyncio.gather(*(one(client) for _ in range(24)))
-
-    texts = asyncio.run(scene())
-    assert len(texts) == 24 and set(texts) == {texts[0]}
 
 
 def test_a_tool_may_be_named_like_a_choice(create: Any) -> None:

@@ -28,22 +28,17 @@ URGENT = Predicate("The writer needs an answer today.")
 
 QUESTIONS: list[Any] = [
     {
-        "type": "choice",
-        "name": "team",
-        "instructions": [{"type": "input_text", "text": "Which team should read this?"}],
+        **{"type": "choice", "name": "team"},
+        "instructions": [{"type": "input_text", "text": TEAM.instructions}],
         "choices": [{"value": "billing"}, {"value": "support"}, {"value": "sales"}],
     },
     {
-        "type": "choice",
-        "name": "typed",
-        "instructions": "Is it so?",
+        **{"type": "choice", "name": "typed", "instructions": "Is it so?"},
         "choices": [{"value": True}, {"value": False}, {"value": "true", "description": "a text"}],
     },
-    {"type": "predicate", "instructions": "The writer needs an answer today."},
+    {"type": "predicate", "instructions": URGENT.instructions},
     {
-        "type": "score",
-        "name": "anger",
-        "instructions": "How angry is the writer?",
+        **{"type": "score", "name": "anger", "instructions": ANGER.instructions},
         "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
     },
 ]

@@ -23,17 +23,11 @@ from eliza_ffi.serve.settings import ServeSettings
 pytestmark = pytest.mark.slow
 
 MAIL = "My parcel is two weeks late, and the shop does not answer."
+TEAMS = {"delivery": "parcels and addresses", "billing": None, "sales": None}
+TIMES = ["some day", "this month", "this week", "now"]
 QUESTIONS: dict[str, Any] = {
-    "team": {
-        "type": "choice",
-        "instructions": "Who should answer?",
-        "criteria": {"delivery": "parcels and addresses", "billing": None, "sales": None},
-    },
-    "haste": {
-        "type": "score",
-        "instructions": "How soon?",
-        "criteria": ["some day", "this month", "this week", "now"],
-    },
+    "team": {"type": "choice", "instructions": "Who should answer?", "criteria": TEAMS},
+    "haste": {"type": "score", "instructions": "How soon?", "criteria": TIMES},
     "upset": {"type": "noul", "instructions": "Is the writer upset?"},
 }
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
@@ -43,11 +37,7 @@ JSON_QUESTIONS = {
         "instructions": {"ask": "Which team?", "of": ["the shop"]},
         "criteria": {"billing": {"about": "payments"}, "support": None, "sales": "new orders"},
     },
-    "urgent": {
-        "type": "noul",
-        "instructions": "It is urgent.",
-        "criteria": {"true": "an answer is needed today"},
-    },
+    "urgent": {"type": "noul", "instructions": "It is urgent.", "criteria": {"true": "now"}},
     "anger": {"type": "score", "instructions": "How angry?", "criteria": ["calm", "furious"]},
 }
 STATE = {"mail": ["I was charged twice!"], "orders": 2}
@@ -124,17 +114,6 @@ def test_images_and_sound_get_501(post: Post, body: dict[str, Any], param: str) 
     error = answer.json()["error"]
     assert error["code"] == "not_supported" and error["param"] == param
     assert "only text is supported" in error["message"]
-
-
-def test_one_slot_gives_the_same_answers(library: Library) -> None:
-    with decision_model(library, "openjev") as (_, post):
-        shared = post(state=MAIL, questions=QUESTIONS).json()
-    with Model(cached_decision_model("openjev"), library=library, n_slots=1) as model:
-        alone = poster(model)(state=MAIL, questions=QUESTIONS).json()
-    assert alone["usage"] == shared["usage"]
-    for name, field in (("team", "probabilities"), ("haste", "probabilities"), ("upset", "noul")):
-        found, expected = alone["answers"][name][field], shared["answers"][name][field]
-        assert found == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", ["lev", "nimble", "kev", "laya", "lfm2-d1-omni"])

@@ -27,20 +27,17 @@ from eliza_ffi.serve.decisions import Extra
 pytestmark = pytest.mark.slow
 
 MAIL = "I was charged twice, and nobody answers me!"
+WHICH, IS_URGENT = "Which team should read this?", "The writer needs an answer today."
+HOW_ANGRY, LEVELS = "How angry is the writer?", ["calm", "annoyed", "furious"]
 QUESTIONS = {
-    "team": Choice("Which team should read this?", ["billing", "support", "sales"]),
-    "urgent": Predicate("The writer needs an answer today."),
-    "anger": Score("How angry is the writer?", ["calm", "annoyed", "furious"]),
+    "team": Choice(WHICH, ["billing", "support", "sales"]),
+    "urgent": Predicate(IS_URGENT),
+    "anger": Score(HOW_ANGRY, LEVELS),
 }
 WIRE = [
     choice("billing", "support", "sales", name="team"),
-    {"type": "predicate", "name": "urgent", "instructions": "The writer needs an answer today."},
-    {
-        "type": "score",
-        "name": "anger",
-        "instructions": "How angry is the writer?",
-        "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
-    },
+    {"type": "predicate", "name": "urgent", "instructions": IS_URGENT},
+    {"type": "score", "name": "anger", "instructions": HOW_ANGRY, "levels": LEVELS},
 ]
 WITHOUT_EFFECT = {
     "prompt_cache_key": "mails",
@@ -51,21 +48,15 @@ CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 COMPLETIONS, EMBEDDINGS = "/v1/completions", "/v1/embeddings"
 TALK = {"messages": [{"role": "user", "content": MAIL}]}
 FUNCTION = {"name": "answer", "description": "Answers a mail."}
-TOOL = {"type": "function", "function": FUNCTION}
+TOOL, FLAT_TOOL = {"type": "function", "function": FUNCTION}, {"type": "function", **FUNCTION}
 LABELS = {"type": "labels", "instructions": "Is it about this?", "labels": [{"value": "money"}]}
+TEAMS = {"billing": None, "support": None, "sales": None}
 SYSTEMONE_QUESTIONS = {
-    "team": {
-        "type": "choice",
-        "instructions": "Which team should read this?",
-        "criteria": {"billing": None, "support": None, "sales": None},
-    },
-    "urgent": {"type": "noul", "instructions": "The writer needs an answer today."},
-    "anger": {
-        "type": "score",
-        "instructions": "How angry is the writer?",
-        "criteria": ["calm", "annoyed", "furious"],
-    },
+    "team": {"type": "choice", "instructions": WHICH, "criteria": TEAMS},
+    "urgent": {"type": "noul", "instructions": IS_URGENT},
+    "anger": {"type": "score", "instructions": HOW_ANGRY, "criteria": LEVELS},
 }
+ASKED = {"state": MAIL, "questions": SYSTEMONE_QUESTIONS}
 
 
 def test_usage_matches_the_decision(server: Served, tiny_model: Model) -> None:
@@ -80,8 +71,7 @@ def test_usage_matches_the_decision(server: Served, tiny_model: Model) -> None:
 
 
 def test_both_formats_give_the_same_answers(server: Served) -> None:
-    body = {"model": "any", "state": MAIL, "questions": SYSTEMONE_QUESTIONS}
-    answers = httpx.post(server.url + SYSTEMONE, json=body).json()["answers"]
+    answers = httpx.post(server.url + SYSTEMONE, json=ASKED).json()["answers"]
     others = httpx.post(server.url + DECISIONS, json=decisions_body(MAIL, *WIRE)).json()["answers"]
     assert list(answers) == ["team", "urgent", "anger"]
     assert answers["team"]["choice"] == others[0]["choice"]
@@ -94,20 +84,15 @@ def test_both_formats_give_the_same_answers(server: Served) -> None:
 
 
 def test_every_form_of_questions_is_answered_at_both_endpoints(server: Served) -> None:
-    short = {"type": "choice", "instructions": "Which team?", "choices": ["billing", "sales"]}
+    which = {"type": "choice", "instructions": "Which team?"}
+    short, described = {**which, "choices": ["billing", "sales"]}, {"billing": None, "sales": None}
     forms = [
         {"team": short},
         [{**short, "name": "team"}],
         {**short, "name": "team"},
-        {"team": {**short, "choices": {"billing": None, "sales": None}}},
-        {"team": {**short, "choices": [{"value": "billing"}, "sales"]}},
-        {
-            "team": {
-                "type": "choice",
-                "instructions": "Which team?",
-                "criteria": dict.fromkeys(("billing", "sales")),
-            }
-        },
+        {"team": {**which, "choices": described}},
+        {"team": {**which, "choices": [{"value": "billing"}, "sales"]}},
+        {"team": {**which, "criteria": described}},
     ]
     for form in forms:
         answer = httpx.post(server.url + DECISIONS, json={"input": MAIL, "questions": form}).json()
@@ -157,14 +142,6 @@ def test_an_input_can_be_a_conversation_and_a_state_can_be_json(server: Served) 
             body |= {"images": nothing, "files": nothing}
             prompts = httpx.post(server.url + SYSTEMONE, json=body).json()["prompts"]
             assert len(prompts) == 3 and all(json.dumps(state) in each for each in prompts)
-
-
-def test_a_state_can_be_a_list_of_strings(server: Served, tiny_model: Model) -> None:
-    state = ["I was charged twice!", "Nobody answers."]
-    body = {"model": "any", "state": state, "questions": SYSTEMONE_QUESTIONS}
-    answers = httpx.post(server.url + SYSTEMONE, json=body).json()["answers"]
-    expected = tiny_model.decide(json.dumps(state), SYSTEMONE_QUESTIONS)
-    assert answers["urgent"]["noul"] == pytest.approx(expected["urgent"].probability, abs=ROUNDING)
 
 
 def test_extra_fields_are_sent_only_if_included(server: Served) -> None:
@@ -226,22 +203,16 @@ def test_responses_match_the_openapi_document(server: Served) -> None:
         (DECISIONS, decisions_body(MAIL, *WIRE, LABELS)),
         (DECISIONS, {**decisions_body(MAIL, *WIRE), "include": list(get_args(Extra))}),
         (DECISIONS, {}),
-        (
-            SYSTEMONE,
-            {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "include": list(get_args(Extra))},
-        ),
+        (SYSTEMONE, {**ASKED, "include": list(get_args(Extra))}),
         (SYSTEMONE, {}),
-        (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "images": ["data:"]}),
+        (SYSTEMONE, {**ASKED, "images": ["data:"]}),
         (CHAT, {**TALK, "logprobs": True, "top_logprobs": 1, "n": 2, "max_tokens": 3}),
         (CHAT, {**TALK, "tools": [TOOL], "tool_choice": "required"}),
         (CHAT, {**TALK, "guided_choice": ["yes", "no"]}),
         (CHAT, {**TALK, "max_tokens": 3, "stream": True}),
         (CHAT, {**TALK, "response_format": {"type": "json_object"}, "max_tokens": 1}),
         (RESPONSES, {"input": MAIL, "max_output_tokens": 3}),
-        (
-            RESPONSES,
-            {"input": MAIL, "tools": [{"type": "function", **FUNCTION}], "tool_choice": "required"},
-        ),
+        (RESPONSES, {"input": MAIL, "tools": [FLAT_TOOL], "tool_choice": "required"}),
         (RESPONSES, {"input": MAIL, "max_output_tokens": 3, "stream": True}),
         (COMPLETIONS, {"prompt": MAIL, "logprobs": 1, "echo": True}),
         (EMBEDDINGS, {"input": [MAIL]}),

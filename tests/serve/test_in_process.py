@@ -96,9 +96,7 @@ def test_errors_are_classified_by_the_argument_and_not_by_their_text(
     assert answer.status_code == 400 and answer.json()["error"]["param"] == param
 
 
-def test_the_log_has_a_failure_under_its_request_id(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_log_has_a_failure_under_its_request_id(caplog: pytest.LogCaptureFixture) -> None:
     app = make_app(FailingModel(RuntimeError("so it failed")), ServeSettings("tiny"))  # type: ignore[arg-type]
     failed, refused = ask(app, ("POST", DECISIONS, decisions_body()), ("POST", DECISIONS, {}))
     (record,) = caplog.records

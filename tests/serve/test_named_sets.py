@@ -122,29 +122,17 @@ def test_sets_are_listed_as_models(app: Any) -> None:
     assert get(app, "/v1/models/nothing").status_code == 404
 
 
+MISSING = "this field is missing, or `model` must name a set of questions: 'others', 'tickets'"
+TICKETS = {"model": "tickets", "input": "x"}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        (
-            DECISIONS,
-            {"model": "nothing", "input": "x"},
-            400,
-            "questions: this field is missing, or `model` must name a set of questions: 'others', "
-            "'tickets'",
-        ),
-        (SYSTEMONE, {"state": "x"}, 422, "questions: this field is missing, or `model`"),
-        (
-            DECISIONS,
-            {"model": "tickets", "input": "x", "questions": [{**OTHERS["urgent"]}]},
-            400,
-            "questions: the set 'tickets' has its own; leave them out",
-        ),
-        (
-            DECISIONS,
-            {"model": "tickets", "input": "x", "questions": None},
-            400,
-            "questions: expected a list of questions, or an object",
-        ),
+        (DECISIONS, {"model": "nothing", "input": "x"}, 400, MISSING),
+        (SYSTEMONE, {"state": "x"}, 422, MISSING),
+        (DECISIONS, {**TICKETS, "questions": [OTHERS["urgent"]]}, 400, "'tickets' has its own"),
+        (DECISIONS, {**TICKETS, "questions": None}, 400, "expected a list of questions"),
     ],
 )
 def test_wrong_requests_are_named(
@@ -152,7 +140,8 @@ def test_wrong_requests_are_named(
 ) -> None:
     response = post(app, path, body)
     assert response.status_code == status
-    assert response.json()["error"]["message"].startswith(message)
+    found = response.json()["error"]["message"]
+    assert found.startswith("questions: ") and message in found
 
 
 def test_uncertain_answers_abstain(
@@ -188,26 +177,17 @@ def test_wrong_files_are_named_at_the_start(
 
     for options, message in (
         (("--questions", others, "--questions", of("others.toml")), "two files are named 'others'"),
-        (
-            ("--questions", others, "--abstain", "risk"),
-            "--abstain risk requires a --calibration for the set 'others'",
-        ),
+        (("--questions", others, "--abstain", "risk"), "requires a --calibration for the set"),
         (("--calibration", tickets, "--alias", "tickets"), "has the model's name 'tickets'"),
         (("--calibration", others), "not a usable calibration"),
         (("--prior", others), "not a usable calibration"),
-        (
-            ("--calibration", tickets, "--prior", tickets),
-            "the set 'tickets' has a --calibration and a --prior",
-        ),
+        (("--calibration", tickets, "--prior", tickets), "has a --calibration and a --prior"),
         (("--prior", "inputs"), "--prior inputs needs a table"),
         (("--prior", "none", "--prior", "options"), "--prior is given twice for all questions"),
         (("--min-probability", "0.5"), "--abstain and --min-probability require --questions"),
         (("--questions", of(".json")), "the name of a set is that of its file"),
         (("--questions", of("many.json")), "'many': many: 300 options, expected at most 255"),
-        (
-            ("--questions", of("tickets.json"), "--calibration", tickets),
-            "the set of questions 'tickets': the calibration is for another question",
-        ),
+        (("--questions", of("tickets.json"), "--calibration", tickets), "is for another question"),
     ):
         assert cli.main(["serve", "--port", "0", *options]) in (1, 2)
         assert message in capsys.readouterr().err

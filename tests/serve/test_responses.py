@@ -19,10 +19,8 @@ WEATHER: dict[str, Any] = {
     "type": "function",
     "name": "get_weather",
     "parameters": {
-        "type": "object",
+        **{"type": "object", "required": ["unit"], "additionalProperties": False},
         "properties": {"unit": {"enum": ["C", "F"]}},
-        "required": ["unit"],
-        "additionalProperties": False,
     },
     "strict": True,
 }
@@ -102,11 +100,7 @@ def test_a_tool_loop_reads_calls_and_outputs(client: Any, create: Any) -> None:
 
 @pytest.mark.parametrize("n", [1, 12])
 def test_a_call_over_the_limit_makes_the_response_incomplete(create: Any, n: int) -> None:
-    asked = {
-        "tools": [WEATHER],
-        "tool_choice": "required",
-        "max_output_tokens": n,
-    }
+    asked = {"tools": [WEATHER], "tool_choice": "required", "max_output_tokens": n}
     last = list(create(**asked, stream=True))[-1]
     assert last.type == "response.incomplete"
     for found in (create(**asked), last.response):

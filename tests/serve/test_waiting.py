@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -98,28 +98,6 @@ async def test_a_place_given_to_a_cancelled_request_is_given_to_the_next() -> No
     assert tasks["b"].cancelled() and tasks["c"].cancelled()
 
 
-async def test_a_cancelled_waiting_request_frees_its_place_in_the_queue() -> None:
-    admission = Admission(1, 1)
-    requests = Requests(admission)
-    tasks = await requests.start("ab")
-    tasks["b"].cancel()
-    await asyncio.wait([tasks["b"]])
-    assert (admission.n_running, admission.n_waiting) == (1, 0)
-    more = await requests.start("c")
-    requests.end.set()
-    await asyncio.gather(tasks["a"], more["c"])
-
-
-async def test_after_close_running_requests_finish_and_new_ones_are_rejected() -> None:
-    admission = Admission(1, 1)
-    async with admission.place():
-        admission.close()
-        with pytest.raises(HTTPError) as rejected:
-            await Requests(admission).run("a")
-        assert rejected.value.status == 503 and not admission.is_empty
-    assert admission.is_empty
-
-
 async def test_retry_after_grows_with_the_duration_of_requests() -> None:
     admission, seconds = Admission(1, 0), []
     for _ in range(4):
@@ -158,24 +136,6 @@ async def test_work_is_cancelled_and_has_ended_when_its_deadline_passes() -> Non
     with pytest.raises(HTTPError) as late:
         await while_wanted(work(), never_gone, Deadline(0.05))
     assert late.value.status == 504 and ended
-
-
-async def test_work_is_cancelled_when_the_client_disconnects() -> None:
-    async def gone() -> Any:
-        await asyncio.sleep(0.02)
-        return {"type": "http.disconnect"}
-
-    with pytest.raises(ClientDisconnect):
-        await while_wanted(asyncio.sleep(60), gone, Deadline(60))
-
-
-async def test_results_and_exceptions_of_work_are_passed_on() -> None:
-    async def fail() -> None:
-        raise ValueError("so")
-
-    assert await while_wanted(asyncio.sleep(0, 7), never_gone, Deadline(60)) == 7
-    with pytest.raises(ValueError, match="so"):
-        await while_wanted(fail(), never_gone, Deadline(60))
 
 
 async def test_accepted_connections_have_tcp_nodelay() -> None:

@@ -9,36 +9,34 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+HELLO = {"type": "input_text", "text": "Hello."}
+JSON_INPUT = {"type": "input_json", "data": {"a": [1]}}
+FOUND = {"type": "function_call", "name": "find", "call_id": "1", "arguments": "{}"}
+LEVELS = [{"label": "l", "description": "e"}, {"label": "m"}]
+QUESTIONS: list[dict[str, Any]] = [
+    {
+        **{"type": "choice", "name": "team", "none": "neither"},
+        "instructions": [{"type": "input_text", "text": "Which?"}],
+        "choices": [{"value": "a", "description": "d"}, {"value": True}],
+    },
+    {"type": "predicate", "instructions": "So?", "if_true": "y", "if_false": "n"},
+    {"type": "score", "instructions": "How?", "levels": LEVELS},
+    {"type": "labels", "instructions": "Q?", "labels": [{"value": "a"}, {"value": "b"}]},
+]
+SYSTEMONE_CHOICE = {"instructions": {"ask": 1}, "criteria": {"x": None, "y": {"d": 1}}}
+PARAMETERS = {"type": "object", "properties": {"a": {"enum": [1, 2]}}}
+TOOL = {"name": "find", "description": "Finds.", "parameters": PARAMETERS}
+CALL = {"id": "a", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}
+SHAPE = {"type": "json_schema", "name": "n", "schema": {"enum": ["a", "b"]}}
 RIGHT: dict[str, dict[str, Any]] = {
     "/v1/decisions": {
         "model": "any",
         "input": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "input_text", "text": "Hello."},
-                    {"type": "input_json", "data": {"a": [1]}},
-                ],
-            },
-            {"type": "function_call", "name": "find", "call_id": "1", "arguments": "{}"},
+            {"role": "user", "content": [HELLO, JSON_INPUT]},
+            FOUND,
             {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
         ],
-        "questions": [
-            {
-                "type": "choice",
-                "name": "team",
-                "instructions": [{"type": "input_text", "text": "Which?"}],
-                "choices": [{"value": "a", "description": "d"}, {"value": True}],
-                "none": "neither",
-            },
-            {"type": "predicate", "instructions": "So?", "if_true": "y", "if_false": "n"},
-            {
-                "type": "score",
-                "instructions": "How?",
-                "levels": [{"label": "l", "description": "e"}, {"label": "m"}],
-            },
-            {"type": "labels", "instructions": "Q?", "labels": [{"value": "a"}, {"value": "b"}]},
-        ],
+        "questions": QUESTIONS,
         "include": ["timings", "allowed_probability", "prompts"],
     },
     "/v1/decisions/batch": {
@@ -50,11 +48,7 @@ RIGHT: dict[str, dict[str, Any]] = {
         "model": "any",
         "state": {"a": [1, {"b": None}]},
         "questions": {
-            "q": {
-                "type": "choice",
-                "instructions": {"ask": 1},
-                "criteria": {"x": None, "y": {"d": 1}},
-            },
+            "q": {"type": "choice", **SYSTEMONE_CHOICE},
             "n": {"type": "noul", "instructions": "I", "criteria": {"true": "t", "false": "f"}},
             "s": {"type": "score", "instructions": "I", "criteria": ["l", {"m": 1}, 3]},
         },
@@ -65,37 +59,13 @@ RIGHT: dict[str, dict[str, Any]] = {
         "messages": [
             {"role": "developer", "content": "Be short."},
             {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": "a",
-                        "type": "function",
-                        "function": {"name": "find", "arguments": '{"a": 1}'},
-                    }
-                ],
-            },
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
             {"role": "tool", "tool_call_id": "a", "content": "found"},
         ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "find",
-                    "description": "Finds.",
-                    "parameters": {"type": "object", "properties": {"a": {"enum": [1, 2]}}},
-                },
-            }
-        ],
+        "tools": [{"type": "function", "function": TOOL}],
         "tool_choice": {"type": "function", "function": {"name": "find"}},
         "parallel_tool_calls": False,
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "seed": 1,
-        "stop": ["x"],
-        "n": 2,
-        "max_tokens": 40,
+        **{"temperature": 0.5, "top_p": 0.9, "seed": 1, "stop": ["x"], "n": 2, "max_tokens": 40},
         "logit_bias": {"5": 1},
         "chat_template_kwargs": {"enable_thinking": False},
     },
@@ -103,25 +73,22 @@ RIGHT: dict[str, dict[str, Any]] = {
         "model": "any",
         "prompt": ["Hello", "Once"],
         "guided_json": {"type": "object", "properties": {"a": {"enum": ["b"]}}},
-        "max_tokens": 40,
-        "n": 2,
-        "seed": 3,
+        **{"max_tokens": 40, "n": 2, "seed": 3},
     },
     "/v1/embeddings": {"model": "any", "input": ["a", "b"], "encoding_format": "base64"},
     "/v1/responses": {
         "model": "any",
         "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "Hello."}]},
-            {"type": "function_call", "name": "find", "call_id": "1", "arguments": "{}"},
+            {"role": "user", "content": [HELLO]},
+            FOUND,
             {"type": "function_call_output", "call_id": "1", "output": "found"},
         ],
         "instructions": "Be short.",
-        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"enum": ["a", "b"]}}},
+        "text": {"format": SHAPE},
         "include": ["message.output_text.logprobs"],
-        "top_logprobs": 2,
         "reasoning": {"effort": "low"},
-        "max_output_tokens": 40,
         "metadata": {"a": "b"},
+        **{"top_logprobs": 2, "max_output_tokens": 40},
     },
 }
 VALUES: list[Any] = [
