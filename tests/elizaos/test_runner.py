@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from contextlib import aclosing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,31 +48,52 @@ def args_with(**changes: object) -> FfiStreamingGenerateArgs:
     return FfiStreamingGenerateArgs(**fields)  # type: ignore[arg-type]
 
 
+def hold(binding: RecordingBinding, name: str, n: int = 1) -> tuple[threading.Event, ...]:
+    """Let the n-th call of a function wait; return the events of its begin and of its end."""
+    begun, resume = threading.Event(), threading.Event()
+
+    def on_call(called: str) -> None:
+        if called == name and binding.calls.count(name) == n:
+            begun.set()
+            assert resume.wait(10), "the event loop was blocked"
+
+    binding.on_call = on_call
+    return begun, resume
+
+
 # ---- order -------------------------------------------------------------------------------------
 
+BEGIN, END = PULLED[:3], PULLED[-2:]
+UNCONSTRAINED = ["open", "prefill", "next", "next", "next", "close"]
+SCORING = ALL | {"token_trie_scores"}
 
-def test_calls_are_open_prefill_set_next_clear_close() -> None:
-    binding = RecordingBinding()
-    result = run(binding, args_with(token_tree_mode=1 | STOP_AT_LEAF))
-    assert binding.calls == PULLED
-    assert binding.payloads == [(PAYLOAD.to_json(), 1 | STOP_AT_LEAF)]
-    assert result.text == "onetwoend"
-    assert result.tokens == (1, 2, 3, 4)
+
+@pytest.mark.parametrize(
+    ("has", "changes", "calls"),
+    [
+        (ALL, {"token_tree_mode": 1 | STOP_AT_LEAF}, PULLED),
+        (ALL, {"token_tree_payload": None}, UNCONSTRAINED),
+        (ALL | {"token_trie_leaf"}, {}, [*PULLED[:-2], "token_trie_leaf", *END]),
+        (SCORING, {"score_leaves": True}, [*BEGIN, "token_trie_scores", *PULLED[3:]]),
+        (SCORING, {}, PULLED),
+        (SCORING, {"score_leaves": True, "token_tree_payload": None}, UNCONSTRAINED),
+        (SCORING - {"set_token_trie"}, {"score_leaves": True}, UNCONSTRAINED),
+    ],
+)
+def test_calls_are_open_prefill_set_next_clear_close(
+    has: set[str], changes: dict[str, Any], calls: list[str]
+) -> None:
+    binding = RecordingBinding(has=has)
+    result = run(binding, args_with(**changes))
+    assert binding.calls == calls
+    assert result.text == "onetwoend" and result.tokens == (1, 2, 3, 4)
     assert result.usage == Usage(prompt_tokens=3, completion_tokens=4, drafted=2, accepted=1)
-
-
-def test_without_a_payload_no_trie_is_set_or_cleared() -> None:
-    binding = RecordingBinding()
-    run(binding, args_with(token_tree_payload=None))
-    assert binding.calls == ["open", "prefill", "next", "next", "next", "close"]
-
-
-def test_the_leaf_is_read_before_the_trie_is_cleared() -> None:
-    binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
-    result = run(binding, args_with())
-    assert binding.calls[-3:] == ["token_trie_leaf", "clear_token_trie", "close"]
-    assert result.leaf is not None
-    assert result.leaf.name == "A"
+    mode = changes.get("token_tree_mode", 0)
+    assert binding.payloads == [(PAYLOAD.to_json(), mode)] * ("set_token_trie" in calls)
+    assert (result.leaf is not None and result.leaf.name) == ("token_trie_leaf" in calls and "A")
+    assert (result.leaf_logprobs is not None) == ("token_trie_scores" in calls)
+    if result.leaf_logprobs is not None:
+        assert np.allclose(np.exp(result.leaf_logprobs), [0.25, 0.75])
 
 
 def test_the_finish_reason_does_not_need_the_librarys_counters() -> None:
@@ -81,26 +103,6 @@ def test_the_finish_reason_does_not_need_the_librarys_counters() -> None:
     changes = {"token_tree_mode": STOP_AT_LEAF, "max_tokens": 4}
     assert run(binding, args_with(**changes)).finish_reason == "leaf"
     assert run(binding, args_with(max_tokens=4)).finish_reason == "length"
-
-
-def test_choices_are_scored_after_the_trie_is_set_and_before_the_first_pull() -> None:
-    binding = RecordingBinding(has=ALL | {"token_trie_scores"})
-    result = run(binding, args_with(score_leaves=True))
-    begin = ["open", "prefill", "set_token_trie", "token_trie_scores"]
-    assert binding.calls[:5] == [*begin, "next"]
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
-    assert result.leaf_logprobs is not None
-    assert np.allclose(np.exp(result.leaf_logprobs), [0.25, 0.75])
-
-
-def test_choices_are_scored_only_on_request_and_with_a_trie() -> None:
-    for binding, changes in (
-        (RecordingBinding(has=ALL), {}),
-        (RecordingBinding(has=ALL), {"score_leaves": True, "token_tree_payload": None}),
-        (RecordingBinding(has=ALL - {"set_token_trie"}), {"score_leaves": True}),
-    ):
-        assert run(binding, args_with(**changes)).leaf_logprobs is None
-        assert "token_trie_scores" not in binding.calls
 
 
 def test_every_config_field_reaches_the_library() -> None:
@@ -163,7 +165,7 @@ def test_a_full_context_ends_the_generation_and_keeps_the_text() -> None:
     binding = RecordingBinding(failures={"next:1": full})
     result = run(binding, args_with(max_tokens=1))
     assert (result.text, result.finish_reason) == ("one", "context_full")
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    assert binding.calls[-2:] == END
     binding = RecordingBinding(failures={"next:0": full})
     with pytest.raises(ContextFullError):
         run(binding, args_with())
@@ -178,29 +180,24 @@ def test_a_full_context_ends_the_generation_and_keeps_the_text() -> None:
         ("open", PULLED[:1]),
         ("prefill", [*PULLED[:2], "close"]),
         ("set_token_trie", [*PULLED[:3], "close"]),
-        ("next:0", [*PULLED[:4], "clear_token_trie", "close"]),
-        ("next:1", [*PULLED[:5], "clear_token_trie", "close"]),
-        ("next:2", [*PULLED[:6], "clear_token_trie", "close"]),
+        ("next:0", [*PULLED[:4], *END]),
+        ("next:1", [*PULLED[:5], *END]),
+        ("next:2", [*PULLED[:6], *END]),
         ("clear_token_trie", PULLED),
         ("close", PULLED),
+        ("token_trie_scores", [*BEGIN, "token_trie_scores", *END]),
+        ("stats", [*PULLED[:-2], "stats", *END]),
+        ("token_trie_leaf", [*PULLED[:-2], "token_trie_leaf", *END]),
     ],
 )
 def test_an_error_in_any_call_clears_the_trie_and_closes_the_stream(
     point: str, calls: list[str]
 ) -> None:
-    binding = RecordingBinding(failures={point: NativeFaultError(f"broken at {point}")})
-    with pytest.raises(NativeFaultError, match=f"broken at {point}"):
-        run(binding, args_with())
-    assert binding.calls == calls
-
-
-@pytest.mark.parametrize("point", ["token_trie_scores", "stats", "token_trie_leaf"])
-def test_an_error_while_reading_results_clears_and_closes(point: str) -> None:
-    failures: dict[str, BaseException] = {point: NativeFaultError("broken")}
+    failures: dict[str, BaseException] = {point: NativeFaultError(f"broken at {point}")}
     binding = RecordingBinding(has=ALL | {point}, failures=failures)
-    with pytest.raises(NativeFaultError, match="broken"):
+    with pytest.raises(NativeFaultError, match=f"broken at {point}"):
         run(binding, args_with(score_leaves=point == "token_trie_scores"))
-    assert binding.calls[-3:] == [point, "clear_token_trie", "close"]
+    assert binding.calls == calls
 
 
 def test_an_exception_in_the_text_callback_clears_and_closes() -> None:
@@ -210,7 +207,7 @@ def test_an_exception_in_the_text_callback_clears_and_closes() -> None:
     binding = RecordingBinding()
     with pytest.raises(ZeroDivisionError, match="one"):
         run(binding, args_with(on_text_chunk=on_text_chunk))
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    assert binding.calls[-2:] == END
 
 
 def test_an_abandoned_asynchronous_iterator_clears_and_closes() -> None:
@@ -222,7 +219,7 @@ def test_an_abandoned_asynchronous_iterator_clears_and_closes() -> None:
             async for step in steps:
                 assert step.text == "one"
                 break
-        assert binding.calls[-2:] == ["clear_token_trie", "close"]
+        assert binding.calls[-2:] == END
 
     asyncio.run(abandon())
 
@@ -235,15 +232,7 @@ def test_a_discarded_iterator_clears_and_closes_when_its_event_loop_ends() -> No
             break
 
     asyncio.run(drop())
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
-
-
-def test_the_iterator_yields_every_step() -> None:
-    async def collect() -> list[StreamStep]:
-        runner = FfiStreamingRunner(RecordingBinding(), "ctx")
-        return [step async for step in runner.generate_stream(args_with())]
-
-    assert asyncio.run(collect()) == list(STEPS)
+    assert binding.calls[-2:] == END
 
 
 # ---- cancelling --------------------------------------------------------------------------------
@@ -298,17 +287,12 @@ def test_a_second_cancel_does_not_close_during_the_running_call() -> None:
 
     binding.on_call = on_call
     asyncio.run(cancel_twice())
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    assert binding.calls[-2:] == END
 
 
 def test_after_a_cancel_during_open_only_close_is_called() -> None:
-    opening, resume = threading.Event(), threading.Event()
     binding = RecordingBinding()
-
-    def on_call(name: str) -> None:
-        if name == "open":
-            opening.set()
-            assert resume.wait(10)
+    opening, resume = hold(binding, "open")
 
     async def cancel_while_opening() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
@@ -320,7 +304,6 @@ def test_after_a_cancel_during_open_only_close_is_called() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    binding.on_call = on_call
     asyncio.run(cancel_while_opening())
     assert binding.calls == ["open", "close"]
 
@@ -329,7 +312,7 @@ def test_a_cancel_by_the_library_raises_generation_cancelled() -> None:
     binding = RecordingBinding(failures={"next:1": GenerationCancelledError("cancelled")})
     with pytest.raises(GenerationCancelledError):
         run(binding, args_with())
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    assert binding.calls[-2:] == END
 
 
 def test_leaving_after_the_stream_was_closed_cancels_nothing() -> None:
@@ -349,12 +332,7 @@ def test_leaving_after_the_stream_was_closed_cancels_nothing() -> None:
 
 def test_no_cancel_is_sent_between_clearing_and_closing() -> None:
     binding = RecordingBinding()
-    clearing, resume = threading.Event(), threading.Event()
-
-    def on_call(name: str) -> None:
-        if name == "clear_token_trie":
-            clearing.set()
-            assert resume.wait(10)
+    clearing, resume = hold(binding, "clear_token_trie")
 
     async def leave_while_clearing() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
@@ -363,7 +341,6 @@ def test_no_cancel_is_sent_between_clearing_and_closing() -> None:
             await asyncio.to_thread(clearing.wait, 10)
             asyncio.get_running_loop().call_later(0.01, resume.set)
 
-    binding.on_call = on_call
     asyncio.run(leave_while_clearing())
     assert binding.calls == PULLED
 
@@ -390,31 +367,23 @@ def test_a_slow_consumer_does_not_delay_the_library() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_stream_is_closed_even_if_its_event_loop_was_closed() -> None:
     binding = RecordingBinding()
-    pulling, resume, closed = threading.Event(), threading.Event(), threading.Event()
-
-    def on_call(name: str) -> None:
-        if binding.calls.count("next") == 2 and name == "next":
-            pulling.set()
-            assert resume.wait(10)
-        if name == "close":
-            closed.set()
-
-    binding.on_call = on_call
+    pulling, resume = hold(binding, "next", 2)
     loop = asyncio.new_event_loop()
     runner = FfiStreamingRunner(binding, "ctx")
     steps = runner.generate_stream(args_with())
     assert loop.run_until_complete(anext(steps)).text == "one"
     assert pulling.wait(10)
     loop.close()
+    closed = threading.Event()
+    binding.on_call = lambda name: closed.set() if name == "close" else None
     resume.set()
     assert closed.wait(10)
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    assert binding.calls[-2:] == END
 
 
 def test_the_event_loop_is_not_blocked_while_the_library_works() -> None:
     binding = RecordingBinding()
-    resume = threading.Event()
-    binding.on_call = lambda name: assert_resumed(resume) if name == "prefill" else None
+    _, resume = hold(binding, "prefill")
 
     async def generate() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
@@ -423,10 +392,6 @@ def test_the_event_loop_is_not_blocked_while_the_library_works() -> None:
 
     asyncio.run(generate())
     assert binding.calls == PULLED
-
-
-def assert_resumed(resume: threading.Event) -> None:
-    assert resume.wait(10), "the event loop was blocked"
 
 
 def overlap(slots: list[int]) -> RecordingBinding:
