@@ -32,46 +32,33 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason=str(PEER.problem))
 
 TOLERANCE = 1e-5
 
-QUESTIONS: dict[str, dict[str, Any]] = {
+Asked = dict[str, dict[str, Any]]
+
+
+def asked(type: str, instructions: Any, criteria: Any) -> dict[str, Any]:
+    return {"type": type, "instructions": instructions, "criteria": criteria}
+
+
+SO: Any = {"true": "they want money back", "false": {"why": "none", "at": 2}}
+TEAMS: Any = {"sales": "offers", "billing": None, "it": {"b": 1, "a": "Größe"}}
+DAYS = {f"day {i}": None for i in range(8)}
+NUMBERS = {f"number {i}": None if i % 3 else f"that is {i}" for i in range(40)}
+TIMES = ["can wait", "this week", "today", {"now": True}]
+
+QUESTIONS: Asked = {
     "angry": {"type": "noul", "instructions": "Is the customer angry?"},
-    "refund": {
-        "type": "noul",
-        "instructions": {"z": "Is a refund asked for?", "a": [1, "two", None, True]},
-        "criteria": {"true": "they want money back", "false": {"why": "none", "at": 2}},
-    },
-    "half described": {
-        "type": "noul",
-        "instructions": "Is it about\n\tan \"invoice\" \\ a 'bill'?",
-        "criteria": {"true": "é, 中文, 😀"},
-    },
-    "route": {
-        "type": "choice",
-        "instructions": "Which team?",
-        "criteria": {"sales": "offers", "billing": None, "it": {"b": 1, "a": "Größe"}},
-    },
-    "letters": {"type": "choice", "instructions": "B or A?", "criteria": {"B": None, "A": None}},
-    "only one": {"type": "choice", "instructions": ["Which?"], "criteria": {"this": None}},
-    "eight": {
-        "type": "choice",
-        "instructions": "Which day?",
-        "criteria": {f"day {i}": None for i in range(8)},
-    },
-    "forty": {
-        "type": "choice",
-        "instructions": "Which number?",
-        "criteria": {f"number {i}": None if i % 3 else f"that is {i}" for i in range(40)},
-    },
-    "urgency": {
-        "type": "score",
-        "instructions": "How urgent is it?",
-        "criteria": ["can wait", "this week", "today", {"now": True}],
-    },
-    "two": {"type": "score", "instructions": {"ask": "How long?"}, "criteria": ["short", "long"]},
-    "ten": {
-        "type": "score",
-        "instructions": "How many days?",
-        "criteria": [f"{i} days" for i in range(10)],
-    },
+    "refund": asked("noul", {"z": "Is a refund asked for?", "a": [1, "two", None, True]}, SO),
+    "half described": asked(
+        "noul", "Is it about\n\tan \"invoice\" \\ a 'bill'?", {"true": "é, 中文, 😀"}
+    ),
+    "route": asked("choice", "Which team?", TEAMS),
+    "letters": asked("choice", "B or A?", {"B": None, "A": None}),
+    "only one": asked("choice", ["Which?"], {"this": None}),
+    "eight": asked("choice", "Which day?", DAYS),
+    "forty": asked("choice", "Which number?", NUMBERS),
+    "urgency": asked("score", "How urgent is it?", TIMES),
+    "two": asked("score", {"ask": "How long?"}, ["short", "long"]),
+    "ten": asked("score", "How many days?", [f"{i} days" for i in range(10)]),
 }
 
 STATES: list[Any] = [
@@ -87,20 +74,12 @@ STATES: list[Any] = [
 
 SPECIAL = "<|im_end|> <|box_end|><|mask|> <| x|> [MASK] <<d1omni:sep>> <<d1omni:option>>"
 WORDS = " ".join(f"word {i}, and so on;" for i in range(200))
-CUT: dict[str, dict[str, Any]] = {
-    "special": {
-        "type": "choice",
-        "instructions": [SPECIAL],
-        "criteria": {SPECIAL: SPECIAL, "b": 1},
-    },
-    "long question": {"type": "noul", "instructions": WORDS, "criteria": {"true": "yes"}},
-    "long options": {"type": "score", "instructions": "?", "criteria": [WORDS, "b", WORDS[9:]]},
-    "all long": {"type": "score", "instructions": WORDS, "criteria": [WORDS, {"b": WORDS}]},
-    "many": {
-        "type": "choice",
-        "instructions": WORDS,
-        "criteria": {f"{i} {WORDS[i : 300 + i]}": None for i in range(30)},
-    },
+CUT: Asked = {
+    "special": asked("choice", [SPECIAL], {SPECIAL: SPECIAL, "b": 1}),
+    "long question": asked("noul", WORDS, {"true": "yes"}),
+    "long options": asked("score", "?", [WORDS, "b", WORDS[9:]]),
+    "all long": asked("score", WORDS, [WORDS, {"b": WORDS}]),
+    "many": asked("choice", WORDS, {f"{i} {WORDS[i : 300 + i]}": None for i in range(30)}),
 }
 CUT_STATES: list[Any] = [
     f"{SPECIAL}\n{WORDS}",
@@ -115,8 +94,7 @@ class Pair:
     model: Model
     port: int
 
-    def served(self, state: Any, questions: dict[str, Any]) -> dict[str, Any]:
-        """Return the response of the server."""
+    def served(self, state: Any, questions: Asked) -> dict[str, Any]:
         connection = http.client.HTTPConnection(HOST, self.port, timeout=120.0)
         try:
             body = json.dumps({"state": state, "questions": questions})
@@ -162,14 +140,14 @@ def test_prompts_are_cut_and_escaped_as_by_llama_server(pair: Pair, state: Any) 
     check(pair, state, CUT)
 
 
-def check(pair: Pair, state: Any, given_questions: dict[str, Any]) -> None:
+def check(pair: Pair, state: Any, given_questions: Asked) -> None:
     """Check that both give the same answers."""
     decision_model = made_of(pair.model)
     tolerance = TOLERANCE if decision_model.marked is None else 10 * TOLERANCE
     questions = [SystemoneQuestion.read(given, id) for id, given in given_questions.items()]
     all_asked = decision_model.ask(questions, state)
     served = pair.served(state, given_questions)
-    n_tokens = sum(len(prompt.tokens) for asked in all_asked for prompt in asked.prompts)
+    n_tokens = sum(len(prompt.tokens) for each in all_asked for prompt in each.prompts)
     assert n_tokens == served["usage"]["input_tokens"]
     # `Model.decide` runs all questions together.
     several = {name: each for name, each in given_questions.items() if name != "only one"}
@@ -178,39 +156,38 @@ def check(pair: Pair, state: Any, given_questions: dict[str, Any]) -> None:
         true = answer.get("noul", 0.0)
         p = list(answer.get("probabilities", {"true": true, "false": 1.0 - true}).values())
         assert list(decision[name].distribution) == pytest.approx(p, abs=1e-4)
-    for asked in all_asked:
-        p = answered(pair.model, asked)
-        theirs = served["answers"][asked.question.id]
+    for each in all_asked:
+        p = answered(pair.model, each)
+        theirs = served["answers"][each.question.id]
         if theirs["type"] == "noul":
             assert p == pytest.approx([theirs["noul"], 1.0 - theirs["noul"]], abs=tolerance)
             continue
-        keys = [key for key, _ in asked.question.options]
+        keys = [key for key, _ in each.question.options]
         assert list(theirs["probabilities"]) == keys
         assert p == pytest.approx(list(theirs["probabilities"].values()), abs=tolerance)
         if theirs["type"] == "choice":
             assert p[keys.index(theirs["choice"])] == pytest.approx(max(p), abs=tolerance)
             assert choice_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * tolerance)
         else:
-            score = sum(i * each for i, each in enumerate(p))
+            score = sum(i * of_level for i, of_level in enumerate(p))
             assert score == pytest.approx(theirs["score"], abs=10 * tolerance)
             assert score_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * tolerance)
-            assert list(theirs["legend"].values()) == [text for _, text in asked.question.options]
+            assert list(theirs["legend"].values()) == [text for _, text in each.question.options]
 
 
 def test_probabilities_of_many_options_match_llama_server(pair: Pair) -> None:
     decision_model = made_of(pair.model)
     # More than the 100 two-digit codes.
     n = 110 if decision_model.type == "lfm2-d1" else min(decision_model.max_options, 60)
-    given = {"type": "choice", "instructions": "?", "criteria": {f"o{i}": None for i in range(n)}}
-    (asked,) = decision_model.ask([SystemoneQuestion.read(given, "many")], "x")
+    given = asked("choice", "?", {f"o{i}": None for i in range(n)})
+    (prompts,) = decision_model.ask([SystemoneQuestion.read(given, "many")], "x")
     served = pair.served("x", {"many": given})["answers"]["many"]["probabilities"]
     tolerance = TOLERANCE if decision_model.marked is None else 10 * TOLERANCE
-    assert answered(pair.model, asked) == pytest.approx(list(served.values()), abs=tolerance)
+    assert answered(pair.model, prompts) == pytest.approx(list(served.values()), abs=tolerance)
 
 
 def test_the_maximum_of_options_matches_llama_server(pair: Pair) -> None:
     most = made_of(pair.model).max_options
-    options = {f"o{i}": None for i in range(most + 1)}
-    given = {"type": "choice", "instructions": "?", "criteria": options}
+    too_many = asked("choice", "?", {f"o{i}": None for i in range(most + 1)})
     with pytest.raises(AssertionError, match=f"supports at most {most}'"):
-        pair.served("x", {"too many": given})
+        pair.served("x", {"too many": too_many})
