@@ -77,14 +77,6 @@ def test_a_choice_is_the_first_most_probable_option() -> None:
     assert answer.ranked() == [("b", 0.35), ("c", 0.35), ("a", 0.3)]
 
 
-def test_true_and_the_string_true_have_separate_probabilities() -> None:
-    answer = answer_of(Choice("?", [True, "true"]), [0.4, 0.6])
-    assert isinstance(answer, ChoiceAnswer)
-    assert answer.probabilities[True] == 0.4
-    assert answer.probabilities["true"] == 0.6
-    assert answer.choice == "true"
-
-
 def test_a_score_is_the_expected_level() -> None:
     answer = answer_of(Score("?", ["low", "mid", "high"]), [0.25, 0.25, 0.5])
     assert isinstance(answer, ScoreAnswer)
@@ -115,11 +107,8 @@ def test_a_model_abstains_only_below_the_threshold(
 
 def test_a_labels_answer_contains_the_labels_that_fit() -> None:
     labels = MultiLabel("About?", ["a", "b", True], "topics")
-    assert [each.instructions for each in expand(labels)] == [
-        "About?\na",
-        "About?\nb",
-        "About?\ntrue",
-    ]
+    instructions = [each.instructions for each in expand(labels)]
+    assert instructions == ["About?\na", "About?\nb", "About?\ntrue"]
     parts = [
         answer_of(each, [p, 1 - p], 0.9, 0.6)
         for each, p in zip(expand(labels), [0.8, 0.55, 0.1], strict=True)

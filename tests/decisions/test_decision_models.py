@@ -476,12 +476,6 @@ def test_type_template_and_temperatures_are_read_from_the_file(tmp_path: Path) -
     assert WORDS.detokenize(prompt.tokens) == "so: Angry?"
 
 
-def test_unsupported_types_are_rejected_by_name(tmp_path: Path) -> None:
-    file = model_file(tmp_path / "m.gguf", {"llama.decision.type": "clef"})
-    with pytest.raises(NotSupportedError, match="type 'clef', which has .*; supported: openjev"):
-        of(file)
-
-
 TYPE, NOUL_OF_FILE = "llama.decision.type", "llama.decision.temperature.noul"
 
 
@@ -489,6 +483,7 @@ TYPE, NOUL_OF_FILE = "llama.decision.type", "llama.decision.temperature.noul"
     ("metadata", "kind", "reason"),
     [
         ({TYPE: "new"}, NotSupportedError, "unsupported type 'new'; supported: openjev, lev"),
+        ({TYPE: "clef"}, NotSupportedError, "unsupported type 'clef', which has .*; supported: op"),
         ({TYPE: "lev"}, ModelError, "the file has no template"),
         (
             {TYPE: "lev", NOUL_OF_FILE: 0.0, TEMPLATE: "x"},

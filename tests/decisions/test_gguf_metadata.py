@@ -17,19 +17,11 @@ from eliza_ffi.decisions.models import gguf_metadata
 from eliza_ffi.decisions.models.gguf_metadata import read_metadata
 from eliza_ffi.errors import ModelError
 
-SCALARS: dict[str, tuple[Any, GGUFValueType]] = {
-    "a.uint8": (250, GGUFValueType.UINT8),
-    "a.int8": (-3, GGUFValueType.INT8),
-    "a.uint16": (65_535, GGUFValueType.UINT16),
-    "a.int16": (-300, GGUFValueType.INT16),
-    "a.uint32": (2**32 - 1, GGUFValueType.UINT32),
-    "a.int32": (-(2**31), GGUFValueType.INT32),
-    "a.float32": (0.5, GGUFValueType.FLOAT32),
-    "a.bool": (True, GGUFValueType.BOOL),
-    "a.uint64": (2**64 - 1, GGUFValueType.UINT64),
-    "a.int64": (-(2**63), GGUFValueType.INT64),
-    "a.float64": (1e300, GGUFValueType.FLOAT64),
-    "a.text": ("Größe", GGUFValueType.STRING),
+SCALARS: dict[GGUFValueType, Any] = {
+    **{GGUFValueType[f"UINT{bits}"]: 2**bits - 1 for bits in (8, 16, 32, 64)},
+    **{GGUFValueType[f"INT{bits}"]: -(2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
+    **{GGUFValueType.FLOAT32: 0.5, GGUFValueType.FLOAT64: 1e300},
+    **{GGUFValueType.BOOL: True, GGUFValueType.STRING: "Größe"},
 }
 
 
@@ -72,16 +64,16 @@ def file(tmp_path: Path) -> Path:
 def test_values_of_all_types_are_read_and_arrays_are_skipped(file: Path) -> None:
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_array("before", ["some", "texts", ""])
-    for name, (value, kind) in SCALARS.items():
-        writer.add_key_value(name, value, kind)
-        writer.add_array(f"{name}.several", [1, 2, 3])
+    for kind, value in SCALARS.items():
+        writer.add_key_value(f"a.{kind.name}", value, kind)
+        writer.add_array(f"a.{kind.name}.several", [1, 2, 3])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
     read = read_metadata(file, everything)
     assert read.pop("general.architecture") == "llama"
-    assert read == {name: value for name, (value, _) in SCALARS.items()}
-    assert type(read["a.bool"]) is bool
+    assert read == {f"a.{kind.name}": value for kind, value in SCALARS.items()}
+    assert type(read["a.BOOL"]) is bool
 
 
 def test_a_truncated_file_is_rejected_at_any_length(file: Path) -> None:
@@ -156,12 +148,9 @@ def test_the_size_of_metadata_is_limited(file: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_missing_and_empty_files_are_rejected(file: Path) -> None:
-    with pytest.raises(ModelError, match="cannot read"):
-        read_metadata(file, everything)
-    with pytest.raises(ModelError, match="cannot read"):
-        read_metadata(file.parent, everything)
-    with pytest.raises(ModelError, match="cannot read"):
-        read_metadata("\0", everything)
+    for path in (file, file.parent, "\0"):
+        with pytest.raises(ModelError, match="cannot read"):
+            read_metadata(path, everything)
     file.touch()
     with pytest.raises(ModelError, match="is not a GGUF file"):
         read_metadata(file, everything)

@@ -81,11 +81,8 @@ def written(model: DecisionModel, question: SystemoneQuestion, state: Any = "s")
 )
 def test_kev_gets_json_as_text_without_special_tokens(state: Any, text: str) -> None:
     question = choice_of("k", "<|end|>", asked={"ask": text}, text=[1])
-    instructions = f"ask: {text}".replace("<|box_end|>", "<¦box_end¦>").replace(
-        "<|a_1|>", "<¦a_1¦>"
-    )
     options = "k=- 1<|box_end|><¦end¦>=- 1<|box_end|>"
-    assert written(build("kev"), question, state) == f"{text}|{instructions}|{options}<|end|>"
+    assert written(build("kev"), question, state) == f"{text}|ask: {text}|{options}<|end|>"
 
 
 def test_the_score_of_kev_is_the_product_of_a_query_and_a_key() -> None:
@@ -122,22 +119,15 @@ def test_laya_replaces_the_text_of_a_mark() -> None:
     question = choice_of("x[MASK]y", asked=["[MASK]", {"[MASK]": 1}])
     text = written(build("laya", LAYA.replace("instructions", "instructions | tojson")), question)
     assert text == '[CLS][" ", {"[MASK]": 1}][SEP][MASK]x y[SEP]s[SEP]'
-    assert (
-        written(build("laya"), choice_of("a"), "b[SEP]c") == "[CLS]?[SEP][MASK]a[SEP]b[SEP]c[SEP]"
-    )
+    text = written(build("laya"), choice_of("a"), "b[SEP]c")
+    assert text == "[CLS]?[SEP][MASK]a[SEP]b[SEP]c[SEP]"
 
 
 @pytest.mark.parametrize(
     ("keys", "asked", "n_asked", "n_options", "max_head_tokens"),
     [
         (["a" * 5, "b"], "?" * 60, 52, [5, 1], 60),  # 60 without the options and their marks
-        (
-            ["a" * 60],
-            "?" * 60,
-            16,
-            [43],
-            60,
-        ),  # 49 + 16 > 60, so the option has (60 - 16) / 1 tokens
+        (["a" * 60], "?" * 60, 16, [43], 60),  # the option has (60 - 16) / 1 tokens with its mark
         (["a" * 60], "?" * 9, 9, [43], 60),
         (["a" * 30, "b" * 30, "c"], "?" * 60, 30, [13, 13, 1], 60),  # (60 - 16) / 3 with marks
         (["a" * 9] * 20, "?" * 60, 8, [3] * 20, 60),  # at least 4 tokens, and 8 of the question
