@@ -73,12 +73,14 @@ PINNED = Release(
     sha256="c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b",
 )
 
-# The sources of llama, ggml, common, the tools and llama.cpp's tests, and the vocabularies that our
-# tests use. CMake reads app/ by default, although it builds nothing there without the tools.
+# The sources of llama, ggml, common, the tools and llama.cpp's tests, and the folder `MODELS`. By
+# default, CMake reads app/, although it builds nothing there without the tools.
 KEEP = (
     *("CMakeLists.txt", "LICENSE", "app/", "cmake/", "common/", "ggml/", "include/", "licenses/"),
     *("models/", "scripts/ui-assets.cmake", "src/", "tests/", "tools/", "vendor/"),
 )
+# The vocabularies and chat templates that our tests use (77 MB). Nothing else needs them.
+MODELS = "models"
 # The sources of the server's web page. We build an empty placeholder for the page.
 LEAVE_OUT = ("tools/ui/src/", "tools/ui/static/", "tools/ui/tests/")
 
@@ -128,13 +130,13 @@ def missing_from(tree: Path) -> str | None:
     return next((sign for sign in signs if not (tree / sign).is_file()), None)
 
 
-def is_complete(tree: Path, release: Release) -> bool:
-    """Return whether `tree` was completely unpacked from this release."""
+def is_complete(folder: Path, release: Release) -> bool:
+    """Return whether a tree, or its folder `MODELS`, was completely unpacked from this release."""
     try:
-        marker = (tree / MARKER_NAME).read_text(encoding="utf-8")
+        marker = (folder / MARKER_NAME).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
-    return marker == release.marker and missing_from(tree) is None
+    return marker == release.marker and (folder.name == MODELS or missing_from(folder) is None)
 
 
 def hash_error(name: str, expected: str, got: str) -> FetchError:
@@ -227,8 +229,9 @@ def download(release: Release, into: Path) -> Path:
     return archives[0]
 
 
-def unpack(archive: Path, release: Release, tree: Path) -> None:
-    """Unpack the members we need into `tree`, and write the marker last."""
+def unpack(archive: Path, release: Release, tree: Path, with_models: bool) -> None:
+    """Unpack the members we need into `tree`, and write the markers last."""
+    leave_out = LEAVE_OUT if with_models else (*LEAVE_OUT, f"{MODELS}/")
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
@@ -238,7 +241,7 @@ def unpack(archive: Path, release: Release, tree: Path) -> None:
                     raise FetchError(f"{archive}: unsafe member {member.name!r}: nothing unpacked")
                 name = member.name.removeprefix(release.prefix)
                 is_wanted = name != member.name and name.startswith(KEEP)
-                if not is_wanted or name.startswith(LEAVE_OUT):
+                if not is_wanted or name.startswith(leave_out):
                     continue
                 source = tar.extractfile(member)
                 if source is not None:
@@ -250,18 +253,19 @@ def unpack(archive: Path, release: Release, tree: Path) -> None:
         raise FetchError(f"{archive} is truncated or broken: {error}") from error
     if missing := missing_from(tree):
         raise FetchError(f"{archive} is not the expected archive: no {release.prefix}{missing}")
-    (tree / MARKER_NAME).write_text(release.marker, encoding="utf-8")
+    for folder in (tree / MODELS, tree) if with_models else (tree,):
+        (folder / MARKER_NAME).write_text(release.marker, encoding="utf-8")
 
 
-def publish(tree: Path, target: Path, release: Release) -> None:
-    """Move a finished tree into place; if another run was faster, keep its tree."""
+def publish(folder: Path, target: Path, release: Release) -> None:
+    """Move a finished folder into place; if another run was faster, keep its folder."""
     try:
-        tree.rename(target)
+        folder.rename(target)
     except OSError:
         if is_complete(target, release):
             return
-        target.rename(tree.with_name("damaged"))
-        tree.rename(target)
+        target.rename(folder.with_name("damaged"))
+        folder.rename(target)
 
 
 def remove_abandoned(cache: Path) -> None:
@@ -272,8 +276,12 @@ def remove_abandoned(cache: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
+def fetch(
+    release: Release, cache: Path, archive: Path | None = None, *, with_models: bool = False
+) -> Path:
     """Return the tree of `release` in `cache`; unpack it from `archive` or a download if missing.
+
+    Only `with_models`, the tree is sure to have the folder `MODELS`.
 
     Raises
     ------
@@ -281,7 +289,8 @@ def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
         If the archive is wrong, pip failed, or the cache is not writable. No files are left.
     """
     target = cache / release.directory_name
-    if is_complete(target, release):
+    has_tree = is_complete(target, release)
+    if has_tree and (is_complete(target / MODELS, release) or not with_models):
         return target
     if archive is not None:
         check_sha256(archive, release.sha256)
@@ -295,8 +304,9 @@ def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
                 check_sha256(archive, release.sha256)
             say(f"unpacking llama.cpp {release.commit} to {target}")
             tree = Path(scratch) / "tree"
-            unpack(archive, release, tree)
-            publish(tree, target, release)
+            unpack(archive, release, tree, with_models)
+            part = MODELS if has_tree else ""
+            publish(tree / part, target / part, release)
     except OSError as error:
         raise FetchError(
             f"cannot write the llama.cpp source to {target}: {error.strerror or error} "
@@ -305,8 +315,10 @@ def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
     return target
 
 
-def source_tree(archive: Path | None = None) -> Path:
+def source_tree(archive: Path | None = None, *, with_models: bool = False) -> Path:
     """Return the llama.cpp source tree to build from: ``LLAMA_CPP_SOURCE`` or the pinned release.
+
+    Only `with_models`, the pinned tree is sure to have vocabularies and chat templates.
 
     Raises
     ------
@@ -318,7 +330,7 @@ def source_tree(archive: Path | None = None) -> Path:
         if missing := missing_from(tree):
             raise FetchError(f"LLAMA_CPP_SOURCE: {own} is not a llama.cpp checkout: no {missing}")
         return tree
-    return fetch(PINNED, cache_dir(), archive)
+    return fetch(PINNED, cache_dir(), archive, with_models=with_models)
 
 
 def say(text: str) -> None:
@@ -327,6 +339,8 @@ def say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Print the path of the llama.cpp source tree.")
+    models_help = "fetch vocabularies and chat templates, too, for tests"
+    parser.add_argument("--with-models", action="store_true", help=models_help)
     add = parser.add_mutually_exclusive_group().add_argument
     add("--archive", type=Path, help="source distribution that is already downloaded")
     add("--print-commit", action="store_true", help="print only the pinned build")
@@ -338,7 +352,7 @@ def main() -> int:
         elif options.print_cache_dir:
             print(cache_dir())
         else:
-            print(source_tree(options.archive))
+            print(source_tree(options.archive, with_models=options.with_models))
     except FetchError as error:
         say(f"error: {error}")
         return 1

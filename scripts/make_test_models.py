@@ -113,7 +113,7 @@ def add_entries(writer: gguf.GGUFWriter, entries: dict[str, Entry]) -> None:
 
 def vocabulary_files() -> dict[str, Path]:
     """Return the vocabularies of the llama.cpp source tree, by names such as ``llama-bpe``."""
-    folder = source_tree() / "models"
+    folder = source_tree(with_models=True) / "models"
     files = sorted(folder.glob("ggml-vocab-*.gguf"))
     return {file.stem.removeprefix("ggml-vocab-"): file for file in files}
 

@@ -16,7 +16,11 @@ function(eliza_ask_fetch_script variable)
   set(${variable} ${_answer} PARENT_SCOPE)
 endfunction()
 
-eliza_ask_fetch_script(LLAMA_CPP_SOURCE_DIR)
+if(ELIZA_BUILD_TESTS)
+  eliza_ask_fetch_script(LLAMA_CPP_SOURCE_DIR --with-models)
+else()
+  eliza_ask_fetch_script(LLAMA_CPP_SOURCE_DIR)
+endif()
 eliza_ask_fetch_script(_cache --print-cache-dir)
 message(STATUS "llama.cpp source: ${LLAMA_CPP_SOURCE_DIR}")
 

@@ -50,7 +50,7 @@ def test_models_names_incomplete_files(share: float, eliza: Run, snapshot: Path)
 
 
 def test_models_lists_what_each_model_can_do(eliza: Run, snapshot: Path) -> None:
-    templates = source_tree() / "models" / "templates"
+    templates = source_tree(with_models=True) / "models" / "templates"
     template = (templates / "Qwen-Qwen2.5-7B-Instruct.jinja").read_text(encoding="utf-8")
     (snapshot / "tiny-Q8_0.gguf").symlink_to(default_model_path())
     write_header(snapshot / "calls-Q4_K_M.gguf", tokenizer__chat_template=template)

@@ -29,11 +29,11 @@ KEPT = {
     "CMakeLists.txt": b"project(llama)",
     "ggml/include/ggml.h": b"// ggml",
     "include/llama.h": b"// llama",
-    "models/ggml-vocab-tiny.gguf": random.Random(1).randbytes(5000),
     "src/CMakeLists.txt": b"add_library(llama)",
     "tools/rpc/rpc-server.cpp": b"int main() {}",
     "tools/ui/CMakeLists.txt": b"add_library(llama-ui)",
 }
+MODELS = {"models/ggml-vocab-tiny.gguf": random.Random(1).randbytes(5000)}  # only for tests
 LEFT_OUT = {"docs/logo.png": b"png", "tools/ui/src/app.html": b"<html>"}
 OF_THE_PACKAGE = {
     "pyproject.toml": b"""
@@ -68,7 +68,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    members = {PREFIX + name: content for name, content in (KEPT | LEFT_OUT).items()}
+    members = {PREFIX + name: content for name, content in (KEPT | MODELS | LEFT_OUT).items()}
     members |= {f"xllamacpp-1.2.3/{name}": text for name, text in OF_THE_PACKAGE.items()}
     return write_archive(tmp_path / "xllamacpp-1.2.3.tar.gz", members)
 
@@ -81,9 +81,10 @@ def files_below(folder: Path) -> dict[str, bytes]:
     }
 
 
-def assert_complete(tree: Path, release: Release) -> None:
-    marker = {fetch_llama_cpp.MARKER_NAME: release.marker.encode()}
-    assert files_below(tree) == KEPT | marker
+def assert_complete(tree: Path, release: Release, *, with_models: bool = False) -> None:
+    name, text = fetch_llama_cpp.MARKER_NAME, release.marker.encode()
+    of_models = MODELS | {f"models/{name}": text} if with_models else {}
+    assert files_below(tree) == KEPT | {name: text} | of_models
 
 
 def assert_no_files_left(cache: Path) -> None:
@@ -95,7 +96,20 @@ def test_only_the_needed_files_are_unpacked(cache: Path, archive: Path) -> None:
     tree = fetch(release, cache, archive)
     assert tree == cache / "llama.cpp-abc123"
     assert_complete(tree, release)
+    source = tree / "src/CMakeLists.txt"
+    before = source.stat().st_mtime_ns
+    assert fetch(release, cache, archive, with_models=True) == tree
+    assert_complete(tree, release, with_models=True)
+    assert source.stat().st_mtime_ns == before  # what was built from it is not built again
     assert list(cache.iterdir()) == [tree]
+
+
+def test_all_files_are_unpacked_at_once_for_tests(cache: Path, archive: Path) -> None:
+    release = release_of(archive)
+    tree = fetch(release, cache, archive, with_models=True)
+    assert_complete(tree, release, with_models=True)
+    archive.unlink()
+    assert fetch(release, cache, with_models=True) == fetch(release, cache) == tree
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ REJECTS_TEXT = "google-translategemma-4b-it"
 
 @functools.cache
 def _files() -> list[Path]:
-    return sorted((source_tree() / "models" / "templates").glob("*.jinja"))
+    return sorted((source_tree(with_models=True) / "models" / "templates").glob("*.jinja"))
 
 
 def template_names() -> list[str]:
