@@ -112,7 +112,7 @@ def wait_until_ready(server, seconds):
 
 def prepare(folder: Path) -> None:
     """Copy the tests to a folder, with our helpers in place of llama.cpp's."""
-    tests = source_tree() / "tools" / "server" / "tests"
+    tests = source_tree(with_models=True) / "tools" / "server" / "tests"
     (folder / "unit").mkdir()
     for name in FILES:
         shutil.copy(tests / "unit" / name, folder / "unit")
