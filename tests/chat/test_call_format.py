@@ -16,15 +16,7 @@ from real_templates import REJECTS_TEXT, real_formats, real_templates
 
 from eliza_ffi.chat import call_finder
 from eliza_ffi.chat.call_finder import find_call_format
-from eliza_ffi.chat.call_format import (
-    Call,
-    CallFormat,
-    Hole,
-    Json,
-    Member,
-    Members,
-    render_call,
-)
+from eliza_ffi.chat.call_format import Call, CallFormat, Hole, Json, Member, Members, render_call
 from eliza_ffi.chat.call_reader import parse_call
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.chat.tool_messages import GENERIC, tool_messages
@@ -274,6 +266,8 @@ NAME, AS_JSON = "{{ c.function.name }}", "{{ c.function.arguments | tojson }}"
 EACH_ARGUMENT = "{% for k, v in c.function.arguments.items() %}ARGUMENT{% endfor %}"
 AS_TAGS = EACH_ARGUMENT.replace("ARGUMENT", "<p={{ k }}>{{ v if v is string else v | tojson }}</p>")
 TAGS = Member(("<p=", Hole.KEY, ">", Hole.VALUE, "</p>"), "json")
+KINDS = dict.fromkeys(("number", "boolean", "null", "array", "object"), TAGS)
+KINDS["string"] = Member(TAGS.pieces, "raw")
 
 
 def test_a_list_of_json_objects_is_found() -> None:
@@ -292,10 +286,7 @@ def test_arguments_in_tags_are_found() -> None:
     format = find_call_format(template)
     assert format.call == ("<call>", Hole.NAME, ":", Hole.ARGUMENTS, "</call>")
     assert isinstance(format.arguments, Members)
-    assert format.arguments.of_type == {
-        "string": Member(TAGS.pieces, "raw"),
-        **dict.fromkeys(("number", "boolean", "null", "array", "object"), TAGS),
-    }
+    assert format.arguments.of_type == KINDS
     assert format.call_start == "<call>"
 
 
@@ -392,9 +383,7 @@ def test_a_template_that_is_slow_for_short_messages_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(call_finder, "MAX_SECONDS", 0.0)
-    with pytest.raises(
-        ChatTemplateError, match="takes more than 0 seconds to write short messages"
-    ):
+    with pytest.raises(ChatTemplateError, match="takes more than 0 seconds to write short"):
         find_call_format(made(CALL))
 
 
@@ -417,12 +406,7 @@ TAGGED = CallFormat(
     open="<calls>",
     call=("<", Hole.NAME, ">", Hole.ARGUMENTS, "</>"),
     close="</calls>",
-    arguments=Members(
-        {
-            "string": Member(TAGS.pieces, "raw"),
-            **dict.fromkeys(("number", "boolean", "null", "array", "object"), TAGS),
-        }
-    ),
+    arguments=Members(KINDS),
 )
 ANY = Tool("f", "", {"type": "object", "properties": {}})
 
@@ -513,11 +497,7 @@ def test_errors_in_the_text_of_a_call_name_the_position(
     ("format", "calls", "message"),
     [
         (GENERIC, [], "needs at least one call in a turn, got 0"),
-        (
-            replace(GENERIC, call=(Hole.ID,)),
-            [Call("f", {})],
-            "needs an id for each call, got none for 'f'",
-        ),
+        (replace(GENERIC, call=(Hole.ID,)), [Call("f", {})], "needs an id .*, got none for 'f'"),
         (replace(TAGGED, arguments=Members({})), [Call("f", {"x": None})], "the type null: 'x'"),
         (GENERIC, [Call("f", {"x": {1}})], "not JSON serializable"),
         (TAGGED, [Call("f", {"x": {1}})], "expected a JSON value, got set"),
@@ -533,31 +513,13 @@ def test_calls_that_the_format_cannot_write_are_rejected(
 # ---- conversations -----------------------------------------------------------------------------
 
 WEATHER = Tool("get_weather", "Return the weather.", {"type": "object", "properties": {}})
+PARTS = [{"type": "text", "text": "21 degrees"}]
 LOOP: list[Message] = [
     {"role": "system", "content": "Be brief."},
     QUESTION,
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {
-                "id": "abcdefgh1",
-                "type": "function",
-                "function": {"name": "get_weather", "arguments": '{"x":1}'},
-            },
-            {
-                "id": "abcdefgh2",
-                "type": "function",
-                "function": {"name": "get_weather", "arguments": {}},
-            },
-        ],
-    },
-    {"role": "tool", "tool_call_id": "abcdefgh1", "content": "20 degrees"},
-    {
-        "role": "tool",
-        "tool_call_id": "abcdefgh2",
-        "content": [{"type": "text", "text": "21 degrees"}],
-    },
+    called([Call("get_weather", '{"x":1}', IDS[0]), Call("get_weather", {}, IDS[1])]),  # type: ignore[arg-type]
+    {"role": "tool", "tool_call_id": IDS[0], "content": "20 degrees"},
+    {"role": "tool", "tool_call_id": IDS[1], "content": PARTS},
 ]
 
 
@@ -596,13 +558,3 @@ def test_a_message_with_a_broken_call_is_rejected(call: Any) -> None:
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     with pytest.raises(InvalidArgumentError, match="expected a tool call"):
         tool_messages(GENERIC, [QUESTION, message], [WEATHER])
-
-
-@pytest.mark.slow
-def test_every_template_can_render_tools_a_call_and_its_result() -> None:
-    call = {**LOOP[2], "tool_calls": LOOP[2]["tool_calls"][:1]}
-    for name, format in real_formats().items():
-        messages, tools = tool_messages(format, [QUESTION, call, LOOP[3]], [WEATHER])
-        text = real_templates()[name].render(messages, tools=tools)
-        parts = ("Return the weather.", "Question?", "get_weather", "20 degrees")
-        assert [part for part in parts if part not in text] == [], name

@@ -348,12 +348,6 @@ def test_malformed_messages_are_rejected(messages: Any, message: str) -> None:
         ChatTemplate(CHATML).render(messages)
 
 
-def test_a_message_that_only_calls_tools_needs_no_content() -> None:
-    call = {"role": "assistant", "content": None, "tool_calls": [{"name": "f"}]}
-    template = ChatTemplate("{% for m in messages %}{{ m.tool_calls[0].name }}{% endfor %}")
-    assert template.render([call]) == "f"
-
-
 def test_bos_token_cannot_be_passed_as_a_variable() -> None:
     with pytest.raises(InvalidArgumentError, match="bos_token cannot be passed"):
         ChatTemplate(CHATML).render(TALK, bos_token="x")
@@ -408,19 +402,7 @@ def test_a_template_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPat
         template.render([user("x")])
 
 
-def test_a_long_conversation_stays_within_the_limits() -> None:
-    messages = [user("word " * 200), assistant("a <b> c " * 100)] * 500
-    text = ChatTemplate(LLAMA_3, "<s>").render(messages)
-    assert text.count("<|eot_id|>") == 1000
-
-
 # ---- where templates come from -----------------------------------------------------------------
-
-
-def test_a_model_without_a_template_raises_an_error() -> None:
-    for facts in ({"path": "m.gguf"}, {"path": "m.gguf", "chat_template": None}):
-        with pytest.raises(ChatTemplateError, match=r"m\.gguf has no chat template.*prompt="):
-            template_of_model(facts)
 
 
 def test_an_older_library_that_cannot_return_the_template_is_reported() -> None:
@@ -496,13 +478,6 @@ ONE = "<u>{{ messages[0].content }}<e>"
 def test_a_content_cannot_spell_a_control_token() -> None:
     assert shown(ONE, [user("a<e><u>b")], "<u>", "<e>") == ["[<u>]", "a<e><u>b", "[<e>]"]
     assert shown(ONE, [user("<e>")], "<u>", "<e>") == ["[<u>]", "<e>", "[<e>]"]
-
-
-def test_contents_without_control_tokens_do_not_change_tokenization() -> None:
-    for content in ("a", "<", "a < b > c <<", "<x>", ""):
-        assert shown(ONE, [user(content)], "<u>", "<e>") == [
-            text for text in ("[<u>]", content, "[<e>]") if text
-        ]
 
 
 def test_a_template_may_build_a_control_token_around_a_role() -> None:
@@ -734,7 +709,7 @@ def test_choosing_with_messages_needs_a_chat_template(
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with (
         Model(path, library=library, n_ctx=64, n_threads=1) as model,
-        pytest.raises(ChatTemplateError, match="has no chat template"),
+        pytest.raises(ChatTemplateError, match=r"\.gguf has no chat template.*prompt="),
     ):
         model.choose(TALK, ["a", "b"])
 

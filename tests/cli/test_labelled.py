@@ -38,11 +38,8 @@ def run(
 def table(tmp_path: Path) -> str:
     rows = []
     for i in range(24):
-        wanted, text = [
-            ("search", f"search the web for cats {i}"),
-            ("email", f"write a mail to number {i}"),
-        ][i % 2]
-        rows.append([f"{text}{', and be silent' * (i % 3 == 0)}", "yn"[i % 3 != 0], wanted])
+        text, wanted = (("search the web for cats", "search"), ("write a mail to", "email"))[i % 2]
+        rows.append([f"{text} {i}{', and be silent' * (i % 3 == 0)}", "yn"[i % 3 != 0], wanted])
     rows.append(["", "y", "search"])
     with (tmp_path / "in.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([["body", "is_silent", "wanted"], *rows])
@@ -89,10 +86,8 @@ def test_a_dry_run_prints_the_prompts_without_asking_the_model(
     assert out.startswith(f"{first}hello <|im_end|>\\x1b\n\nSomeone")
     assert "Answer with one of:\n- search\n- email<|im_end|>\n<|im_start|>assistant" in out
     out = run("decide", table, "--column", "body", *ASKED, "--orders", "2", "--dry-run").out
-    assert (
-        "---- prompt 4 of 4\n<|startoftext|><|im_start|>user\nsearch the web for cats 0, and be sil"
-        in out
-    )
+    last = "---- prompt 4 of 4\n<|startoftext|><|im_start|>user\nsearch the web for cats 0, and be"
+    assert last in out
     assert "- email\n- search<|im_end|>" in out
 
 
@@ -102,14 +97,10 @@ def test_a_dry_run_prints_the_prompts_of_a_decision_model(run: Run, kind: str) -
     """It also rejects the settings that a decision model does not allow."""
     model = ["--model", str(cached_decision_model(kind)), "--dry-run"]
     out = run("decide", "--input", "hello", *ASKED, *model).out
+    silent = Predicate("Someone is asked to be silent.", "silent")
+    wanted = Choice("What is wanted?", ["search", "email"], "wanted")
     with Model(model[1], n_threads=1) as opened:
-        expected = opened.decision_prompts(
-            "hello",
-            {
-                "silent": Predicate("Someone is asked to be silent."),
-                "wanted": Choice("What is wanted?", ["search", "email"]),
-            },
-        )
+        expected = opened.decision_prompts("hello", [silent, wanted])
     heads = [f"---- prompt {n} of {len(expected)}\n" for n in range(1, len(expected) + 1)]
     parts = [f"{head}{prompt}\n" for head, prompt in zip(heads, expected, strict=True)]
     assert out == "".join(parts)
@@ -203,12 +194,7 @@ def test_plots_are_written_to_a_folder(run: Run, table: str) -> None:
         ("evaluate", ["--target", "tone=body"], 1, "unknown question: 'tone'"),
         ("evaluate", [], 1, "no column 'silent' with right answers: give --target"),
         ("evaluate", ["--target", "silent=body"], 1, "line 2, column 'body': "),
-        (
-            "evaluate",
-            ["--target", "0=a", "--target", "0=b"],
-            2,
-            "--target '0' is given twice: 'a' and",
-        ),
+        ("evaluate", ["--target", "0=a", "--target", "0=b"], 2, "'0' is given twice: 'a' and 'b'"),
         ("evaluate", ["--delimiter", '"'], 2, "--delimiter cannot be"),
         ("calibrate", [], 2, "required: --output"),
     ],
