@@ -92,6 +92,15 @@ def test_reporting_forced_tokens_does_not_change_the_result(tiny_model: Model) -
     assert forcing.tokens == masked.tokens
 
 
+def test_greedy_takes_the_most_probable_allowed_token(tiny_model: Model) -> None:
+    plain = tiny_model.generate("Hello", 1, logprobs=1000)
+    assert plain.logprobs is not None
+    ranked = [each.token for each in plain.logprobs[0].top]
+    for allowed in (ranked[3:9], ranked[500:510], ranked[:1] + ranked[-5:]):
+        result = tiny_model.generate("Hello", shape=Script([sorted(allowed)]))
+        assert result.tokens == (allowed[0],)
+
+
 def test_slow_masks_are_computed_on_another_thread_during_the_pass(tiny_model: Model) -> None:
     masks = Script([[5, 6]] * 4, on_mask=lambda: time.sleep(0.002))
     tiny_model.generate("Hello", shape=masks)
