@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_hub import COMMIT, TOKEN, FakeHub
@@ -130,30 +128,16 @@ def test_offline_mode_sends_nothing_and_lists_the_cached_models(
 def test_without_huggingface_hub_the_error_names_the_extra(
     hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = builtins.__import__
-
-    def without_hub(name: str, *more: Any) -> Any:
-        if name.startswith("huggingface_hub"):
-            raise ImportError(name)
-        return real(name, *more)
-
-    monkeypatch.setattr(builtins, "__import__", without_hub)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(NotSupportedError, match=r"to download it: pip install 'eliza-ffi\[hub\]'$"):
         find_model("org/repo")
 
 
 def test_two_threads_that_need_a_model_download_it_once(hub: FakeHub, gguf: bytes) -> None:
     hub.repos["org/repo"] = {"m.gguf": gguf}
-    paths: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: paths.append(find_model("org/repo"))) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(paths) == 2
-    assert len(set(paths)) == 1
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(find_model, ["org/repo"] * 2)
+    assert one == other
     assert len(hub.ranges("m.gguf")) == 1
 
 
@@ -165,15 +149,16 @@ def test_the_command_line_downloads_with_the_variables_of_huggingface_hub(
     hub.private.add("org/repo")
     command = [sys.executable, "-m", "eliza_ffi", "choose", "--prompt", "x", "--json"]
     command += ["--label", "a", "--label", "b", "--model", "org/repo:Q8_0"]
-    done = subprocess.run(
-        command, env={**os.environ, "HF_TOKEN": TOKEN}, capture_output=True, text=True
-    )
+
+    def run(**variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **variables}
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    done = run(HF_TOKEN=TOKEN)
     assert done.returncode == 0, done.stderr
     path = snapshot_of(cache, "org/repo") / "m-Q8_0.gguf"
     assert json.loads(done.stdout)["model"] == str(path)
     shutil.rmtree(cache)
-    done = subprocess.run(
-        command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
-    )
+    done = run(HF_HUB_OFFLINE="1")
     assert done.returncode == 1
     assert "to download it, unset HF_HUB_OFFLINE" in done.stderr

@@ -10,15 +10,9 @@ from eliza_ffi.errors import InvalidArgumentError, ModelError
 from eliza_ffi.hub import HubName, hub_path, read_name
 from eliza_ffi.hub.names import parts_of, pick_file
 
-FILES = [
-    "README.md",
-    "imatrix.gguf",
-    "m-BF16.gguf",
-    "m-Q3_K_M.gguf",
-    "m-Q4_K_M.gguf",
-    "m-Q8_0.gguf",
-    "mmproj-m-Q4_K_M.gguf",
-]
+MODELS = ["m-BF16.gguf", "m-Q3_K_M.gguf", "m-Q4_K_M.gguf", "m-Q8_0.gguf"]
+FILES = ["README.md", "imatrix.gguf", *MODELS, "mmproj-m-Q4_K_M.gguf"]
+PARTS = [f"m-F16-0000{i}-of-00002.gguf" for i in (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -80,11 +74,7 @@ def test_a_tilde_stands_for_the_home_folder(
         ("org/m:Q4_K_XL", ["m-UD-Q4_K_XL.gguf", "m-Q4_K_M.gguf"], "m-UD-Q4_K_XL.gguf"),
         ("hf://org/m/mmproj-m-Q4_K_M.gguf", FILES, "mmproj-m-Q4_K_M.gguf"),
         ("hf://org/m/*BF16*", FILES, "m-BF16.gguf"),
-        (
-            "org/m:F16",
-            ["m-F16-00002-of-00002.gguf", "m-F16-00001-of-00002.gguf"],
-            "m-F16-00001-of-00002.gguf",
-        ),
+        ("org/m:F16", PARTS[::-1], PARTS[0]),
     ],
 )
 def test_a_name_selects_one_file(name: str, files: list[str], picked: str) -> None:
@@ -96,12 +86,7 @@ def test_a_name_selects_one_file(name: str, files: list[str], picked: str) -> No
 @pytest.mark.parametrize(
     ("name", "files", "said"),
     [
-        (
-            "org/m:Q5_0",
-            FILES,
-            "the repository org/m has no model 'Q5_0'; its models are: m-BF16.gguf, m-Q3_K_M.gguf, "
-            "m-Q4_K_M.gguf, m-Q8_0.gguf",
-        ),
+        ("org/m:Q5_0", FILES, f"org/m has no model 'Q5_0'; its models are: {', '.join(MODELS)}"),
         ("org/m:K_M", ["m-Q4_K_M.gguf"], "has no model 'K_M'; its models are: m-Q4_K_M.gguf"),
         ("hf://org/m/x.gguf", ["a.gguf"], "has no .gguf file 'x.gguf'; its models are: a.gguf"),
         ("hf://org/m/README.md", ["README.md"], "has no .gguf file 'README.md'"),
