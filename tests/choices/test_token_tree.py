@@ -66,26 +66,21 @@ def test_names_are_sorted_by_utf16_code_units_as_in_javascript() -> None:
 @pytest.mark.parametrize(
     ("names", "tokenize", "message"),
     [
-        (
-            [],
-            lambda name: [1],
-            "expected at least one for the descriptor of path 'action', got none",
-        ),
+        ([], lambda name: [1], "expected at least one for the descriptor of path 'action', got no"),
         (["A", ""], lambda name: [1], "leaf '': name must be a non-empty string"),
         (["A"], lambda name: [], "leaf 'A': tokens must be a non-empty list"),
         (["A"], lambda name: [1, 2.5], r"leaf 'A': tokens\[1\] must be a whole number, got 2.5"),
         (["A"], lambda name: [True], r"leaf 'A': tokens\[0\] must be a whole number, got True"),
         (["A"], lambda name: [3, -1], r"leaf 'A': tokens\[1\] must be 0 to 2147483647, got -1"),
-        (
-            ["A"],
-            lambda name: [2**31],
-            r"leaf 'A': tokens\[0\] must be 0 to 2147483647, got 2147483648",
-        ),
+        (["A"], lambda name: [2**31], r"leaf 'A': tokens\[0\] must be 0 to 2147483647, got 21474"),
     ],
 )
 def test_errors_name_the_invalid_leaf(names: object, tokenize: object, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         build_token_tree_descriptor("action", names, tokenize)  # type: ignore[arg-type]
+
+
+A = {"name": "A", "tokens": [1]}
 
 
 def descriptors(*leaves: object) -> str:
@@ -105,13 +100,10 @@ def descriptors(*leaves: object) -> str:
         (descriptors("x"), r"descriptors\[0\].leaves\[0\] must be an object"),
         (descriptors({"tokens": [1]}), r"descriptors\[0\].leaves\[0\].name must be a non-empty"),
         (
-            descriptors({"name": "A", "tokens": [1]}, {"name": "B", "tokens": []}),
-            r"descriptors\[0\].leaves\[1\].tokens must be a non-empty list of token ids",
+            descriptors(A, {"name": "B", "tokens": []}),
+            r"leaves\[1\].tokens must be a non-empty",
         ),
-        (
-            descriptors({"name": "A", "tokens": [1, "2"]}),
-            r"descriptors\[0\].leaves\[0\].tokens\[1\] must be a whole number, got '2'",
-        ),
+        (descriptors({**A, "tokens": [1, "2"]}), r"leaves\[0\].tokens\[1\] must be a whole number"),
     ],
 )
 def test_errors_in_a_payload_name_the_position(text: str, message: str) -> None:
@@ -120,12 +112,8 @@ def test_errors_in_a_payload_name_the_position(text: str, message: str) -> None:
 
 
 def test_select_keeps_one_path_and_lists_all_paths_if_it_is_unknown() -> None:
-    both = TokenTreePayload(
-        "m",
-        (TokenTreeDescriptor("action", (leaf("A", 1),)), TokenTreeDescriptor("x", (leaf("B", 2),))),
-    )
+    action = TokenTreeDescriptor("action", (leaf("A", 1),))
+    both = TokenTreePayload("m", (action, TokenTreeDescriptor("x", (leaf("B", 2),))))
     assert [item.name for item in both.select("x").leaves()] == ["B"]
-    with pytest.raises(
-        TokenTrieError, match="no descriptor with path 'y'; its paths are 'action', 'x'"
-    ):
+    with pytest.raises(TokenTrieError, match="with path 'y'; its paths are 'action', 'x'"):
         both.select("y")
