@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_ray import FakeRay
 
-from eliza_ffi.errors import LibraryNotFoundError, ModelError, NotSupportedError
+from eliza_ffi.errors import LibraryNotFoundError, NotSupportedError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE
 from eliza_ffi.ray.resources import actor_resources, load_ray, node_name, open_worker_model
 
@@ -44,14 +44,6 @@ def test_the_error_for_a_missing_ray_names_the_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(NotSupportedError, match=r"pip install 'eliza-ffi\[ray\]'"):
         load_ray()
-
-
-def test_the_error_for_a_missing_model_names_the_node(
-    monkeypatch: pytest.MonkeyPatch, library: object, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", FakeRay(is_initialized=True))
-    with pytest.raises(ModelError, match=r"node .*10\.0\.0\.7.*no\.gguf.*every node needs"):
-        open_worker_model(tmp_path / "no.gguf")
 
 
 def test_the_error_for_a_missing_library_names_the_node(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +17,7 @@ from table_work import QUESTIONS
 
 from eliza_ffi import __version__
 from eliza_ffi.decisions import Decision
-from eliza_ffi.errors import (
-    ContextFullError,
-    ElizaError,
-    InvalidArgumentError,
-)
+from eliza_ffi.errors import ContextFullError, ElizaError, InvalidArgumentError
 from eliza_ffi.ray import decider as decider_module
 from eliza_ffi.ray import table as table_module
 from eliza_ffi.ray.table import BATCH_ROWS, BATCHES_AHEAD, LOCAL, TableWorkers
@@ -88,10 +85,8 @@ def test_a_restarted_worker_opens_the_model_again(
     described = table_module.TableWorker(__version__, settings).open()
     models.clear()
     worker = table_module.TableWorker(__version__, settings)
-    assert [type(each) for each in worker.decide(described, ["x", "too long"])] == [
-        Decision,
-        ContextFullError,
-    ]
+    outcomes = worker.decide(described, ["x", "too long"])
+    assert [type(each) for each in outcomes] == [Decision, ContextFullError]
     worker.decide(described, ["x"])
     assert len(models) == 1
     with pytest.raises(ElizaError, match=r"has eliza-ffi .*, and the machine .* has 0\.0\.0: "):
@@ -114,9 +109,8 @@ def test_workers_reserve_cpus_and_gpus_of_the_cluster(
         ray, workers = start(n_workers, FakeRay(CLUSTER), model_options=options)
         with workers:
             assert json.loads(workers.described)["model"] == "1-abc"
-        assert [(each["num_cpus"], each["num_gpus"]) for each in ray.asked_for] == [
-            asked
-        ] * n_workers
+        found = [(each["num_cpus"], each["num_gpus"]) for each in ray.asked_for]
+        assert found == [asked] * n_workers
 
 
 def test_a_local_ray_sends_no_usage_reports(
@@ -127,7 +121,7 @@ def test_a_local_ray_sends_no_usage_reports(
     with workers:
         (settings,) = ray.inits
         assert (settings["address"], settings["include_dashboard"]) == (LOCAL, False)
-        assert __import__("os").environ["RAY_USAGE_STATS_ENABLED"] == "0"
+        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
 
 
