@@ -18,6 +18,7 @@ from eliza_ffi.structured.schema_walk import alternatives
 
 INDENTS = "CohereForAI-c4ai-command-r-plus-tool_use"
 
+INNER = {"$ref": "#/$defs/inner"}
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -27,18 +28,14 @@ SCHEMA = {
         "kind": {"type": "string", "enum": ["one", "two words"]},
         "is_so": {"type": "boolean"},
         "list": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
-        "inner": {"$ref": "#/$defs/inner"},
+        "inner": INNER,
     },
     "required": ["text"],
     "additionalProperties": False,
     "$defs": {
         "inner": {
-            "type": "object",
-            "properties": {
-                "x": {"type": "integer"},
-                "more": {"type": "array", "items": {"$ref": "#/$defs/inner"}},
-            },
-            "additionalProperties": False,
+            **{"type": "object", "additionalProperties": False},
+            "properties": {"x": {"type": "integer"}, "more": {"type": "array", "items": INNER}},
         }
     },
 }
@@ -127,11 +124,8 @@ def test_an_argument_may_have_several_types(tiny_model: Model) -> None:
 
 
 def test_numbers_in_a_call_have_a_limited_number_of_digits(tiny_model: Model) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"x": {"type": "object", "properties": {"n": {"type": "integer"}}}},
-        "required": ["x"],
-    }
+    inner = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"x": inner}, "required": ["x"]}
     for format in (TAGGED, GENERIC):
         assert allows(tiny_model, format, schema, {"x": {"n": 10**18}})
         assert not allows(tiny_model, format, schema, {"x": {"n": 10**19}})

@@ -103,31 +103,22 @@ def test_an_action_with_only_optional_parameters_begins_with_a_choice() -> None:
     assert ParametersSkeleton(optional).matches('{"x":-0.5}')
 
 
+def with_parameter(**fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "A", "parameters": [{"name": "x", **fields}]}]
+
+
 @pytest.mark.parametrize(
     ("actions", "reason"),
     [
         ([], "no actions were given"),
         ([NOTHING, NOTHING], "actions: expected distinct names, got 'NOTHING' twice"),
-        ([3], "an action must be an object with a name"),
         ([{"name": ""}], "the name of an action must be a non-empty string"),
         ([{"name": "\ud800"}], "lone surrogate"),
-        ([{"name": "A", "parameters": "x"}], "action 'A': parameters must be a list"),
         ([{"name": "A", "parameters": [{}]}], "action 'A': a parameter must be an object"),
-        (
-            [{"name": "A", "parameters": [{"name": "x", "type": "date"}]}],
-            "action 'A': parameter 'x': type must be one of string, number, integer, boolean",
-        ),
-        ([{"name": "A", "parameters": [{"name": "x", "enum": []}]}], "nothing to choose from"),
-        ([{"name": "A", "parameters": [{"name": "x", "enum": "ab"}]}], "enum must be a list"),
-        (
-            [{"name": "A", "parameters": [{"name": "x", "enum": [1]}]}],
-            "parameter 'x': expected enum values of type string, got 1",
-        ),
-        (
-            [{"name": "A", "parameters": [{"name": "x"}] * 2}],
-            "action 'A': expected distinct parameter names, got 'x' twice",
-        ),
-        ([{"name": "A", "parameters": [{"name": "x", "type": ["string"]}]}], "type must be one of"),
+        ([{"name": "A", "parameters": [{"name": "x"}] * 2}], "'A': expected distinct .* 'x' twice"),
+        (with_parameter(type="date"), "parameter 'x': type must be one of string, number"),
+        (with_parameter(enum=[]), "nothing to choose from"),
+        (with_parameter(enum=[1]), "parameter 'x': expected enum values of type string, got 1"),
     ],
 )
 def test_malformed_actions_are_rejected(actions: list[Any], reason: str) -> None:

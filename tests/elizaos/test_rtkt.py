@@ -107,8 +107,6 @@ def test_nodes_match_the_python_trie_in_pre_order(leaves: list[list[int]]) -> No
         ("p", [[1], [2, -1]], r"leaves\[1\]\[1\] must be from 0 to 2147483647, got -1"),
         ("p", [[2**31]], r"leaves\[0\]\[0\] must be from 0 to 2147483647, got 2147483648"),
         ("p", [[1.0]], r"leaves\[0\]\[0\] must be a whole number, got 1.0"),
-        ("p", [[True]], r"leaves\[0\]\[0\] must be a whole number, got True"),
-        ("p", ["ab"], r"leaves\[0\] must be a list of tokens, got 'ab'"),
         ("\ud800", [[1]], r"path: expected .* UTF-8 .* got '\\ud800': .* surrogates not allowed"),
     ],
 )

@@ -53,29 +53,14 @@ elizaOS's loader rejects a library of version 12 that exports one of them.
 """
 
 CONFIG_OFFSETS = {
-    "max_tokens": 0,
-    "temperature": 4,
-    "top_p": 8,
-    "top_k": 12,
-    "repeat_penalty": 16,
-    "slot_id": 20,
-    "prompt_cache_key": 24,
-    "draft_min": 32,
-    "draft_max": 36,
-    "mtp_drafter_path": 40,
-    "gbnf_grammar": 48,
-    "disable_thinking": 56,
-    "n_gpu_layers": 60,
-    "cache_type_k": 64,
-    "cache_type_v": 72,
+    **{"max_tokens": 0, "temperature": 4, "top_p": 8, "top_k": 12, "repeat_penalty": 16},
+    **{"slot_id": 20, "prompt_cache_key": 24, "draft_min": 32, "draft_max": 36},
+    **{"mtp_drafter_path": 40, "gbnf_grammar": 48, "disable_thinking": 56},
+    **{"n_gpu_layers": 60, "cache_type_k": 64, "cache_type_v": 72},
 }
 VERIFIER_EVENT_OFFSETS = {
-    "accepted_token_ids": 0,
-    "n_accepted": 8,
-    "rejected_from": 16,
-    "rejected_to": 20,
-    "corrected_token_ids": 24,
-    "n_corrected": 32,
+    **{"accepted_token_ids": 0, "n_accepted": 8, "rejected_from": 16, "rejected_to": 20},
+    **{"corrected_token_ids": 24, "n_corrected": 32},
 }
 
 

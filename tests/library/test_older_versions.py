@@ -91,15 +91,10 @@ def test_the_error_names_a_missing_function_and_the_version_that_added_it(
     assert str(caught.value) == f"{fake.path} (ABI version {version}) has no {PREFIX}{name}{added}"
 
 
-@pytest.mark.parametrize("version", [3, 13])
-def test_a_version_that_is_too_old_or_too_new_is_rejected(version: int, fakes: Fakes) -> None:
+@pytest.mark.parametrize("version", ["3", "13", "new"])
+def test_an_unsupported_version_is_rejected(version: str, fakes: Fakes) -> None:
     with pytest.raises(AbiMismatchError, match=f"expected ABI version 4 to 12, got '{version}'; "):
-        Library(fakes(ALL, version).path)
-
-
-def test_a_version_that_is_not_a_number_is_rejected(fakes: Fakes) -> None:
-    with pytest.raises(AbiMismatchError, match="expected ABI version 4 to 12, got 'new'; "):
-        Library(fakes(ALL, 12, 'VERSION_TEXT="new"').path)
+        Library(fakes(ALL, 12, f'VERSION_TEXT="{version}"').path)
 
 
 def test_a_library_that_can_only_push_tokens_is_rejected(fakes: Fakes) -> None:
@@ -176,12 +171,5 @@ def test_an_embedding_may_be_larger_than_the_first_buffer(size: int, fakes: Fake
         embedding = binding.embed(ctx, "Grüße", pooling)
         assert (embedding.shape, embedding.dtype) == ((size,), np.float32)
         assert list(embedding[:3]) == [number, len("Grüße".encode()), 0]
-    with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, got"):
-        binding.embed(ctx, "text", "max")
     with pytest.raises(InvalidArgumentError, match="cannot embed the text: nothing to embed"):
         binding.embed(ctx, "!")
-    binding.destroy(ctx)
-    with pytest.raises(
-        InvalidArgumentError, match="cannot embed the text: the context is destroyed"
-    ):
-        binding.embed(ctx, "text")

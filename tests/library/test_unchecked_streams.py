@@ -111,16 +111,11 @@ def test_a_generate_without_limit_gets_the_largest_limit(
 
 
 def test_the_tokens_before_a_failure_are_returned_first(fake: Fake) -> None:
-    session = Session(fake, FAIL)
-    assert [session.pull() for _ in range(3)] == list(BYTES[:3])
-    with pytest.raises(NativeFaultError, match="cannot generate: the disk is on fire"):
-        session.pull()
-
-
-def test_a_failure_of_generate_has_the_librarys_message(fake: Fake) -> None:
-    session = Session(fake, FAIL)
-    with pytest.raises(NativeFaultError, match="cannot generate: the disk is on fire"):
-        session.generate()
+    pulled, pushed = Session(fake, FAIL), Session(fake, FAIL)
+    assert [pulled.pull() for _ in range(3)] == list(BYTES[:3])
+    for read in (pulled.pull, pushed.generate):
+        with pytest.raises(NativeFaultError, match="cannot generate: the disk is on fire"):
+            read()
 
 
 # ---- cancel ------------------------------------------------------------------------------------

@@ -73,10 +73,7 @@ def test_they_can_be_awaited_beside_other_requests(tiny_model: Model) -> None:
         ({"layers": [0]}, r"layers[0] must be a layer from 1 to"),
         ({"layers": [99]}, r"layers[0] must be a layer from 1 to"),
         ({"layers": [1, -99]}, r"layers[1] must be a layer from 1 to"),
-        ({"layers": ["a"]}, "layers[0]"),
         ({"layers": []}, "layers: expected at least one layer, got none"),
-        ({"layers": 1}, "layers"),
-        ({"n_rows": 0}, "n_rows"),
         ({"n_rows": 500}, "n_rows: expected at most the prompt's"),
     ],
 )

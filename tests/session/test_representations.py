@@ -53,52 +53,39 @@ def call(arguments: dict[str, Any]) -> ToolCall:
     return ToolCall("get", arguments, 0.9, {"get": 0.9, None: 0.1}, "abcdefghi")
 
 
+FIVE, CUT_VALUE = filled("5", value=5), f"{repr(LONG_VALUE)[:60]}..."
+CUT_SPAN = span("x", truncated=True)
+ABSTAINED = ChoiceAnswer(options=((LONG, 0.75), ("b", 0.25)), abstained=True)
 USAGE = DecisionUsage(10, 4, 2, 0.5)
 YES = PredicateAnswer(name="urgent", probability=0.75)
+NO = PredicateAnswer(probability=0.25)
+ANGER = ScoreAnswer(levels=(("low", 0.25), ("high", 0.75)))
 TEAM = ChoiceAnswer(name="team", options=(("billing", 0.75), ("sales", 0.25)))
 
 RESULTS: list[tuple[object, str]] = [
     (ChoiceResult("a", 0, "a", -0.1054, TOKENS, 0, 0.1), "ChoiceResult('a', probability 0.9)"),
     (ChoiceResult(LONG, 0, LONG, 0.0, TOKENS, 0, 0.1), f"ChoiceResult({CUT}, probability 1)"),
-    (
-        ChoiceResult(Lines(), 0, "a", 0.0, TOKENS, 0, 0.1),
-        "ChoiceResult(Lines(   1, ), probability 1)",
-    ),
+    (ChoiceResult(Lines(), 0, "a", 0, TOKENS, 0, 0), "ChoiceResult(Lines(   1, ), probability 1)"),
     (GenerationResult("a", TOKENS, "end", 5, None), "GenerationResult('a', 3 tokens, end)"),
     (GenerationResult(LONG, TOKENS, "end", 5, None), f"GenerationResult({CUT}, 3 tokens, end)"),
     (TextAnswer("a", TOKENS, "length", 5, None), "TextAnswer('a', 3 tokens, length)"),
     (FillResult(**filled("a")), "FillResult('a', 3 tokens)"),
     (FillResult(**filled(LONG, complete=False)), f"FillResult({CUT}, 3 tokens, incomplete)"),
-    (
-        FillResult(**filled("a", spans=(span("x", truncated=True),))),
-        "FillResult('a', 3 tokens, truncated)",
-    ),
-    (StructuredResult(**filled("5", value=5)), "StructuredResult(5, 3 tokens)"),
-    (
-        StructuredResult(**filled("5", value=5), is_closed=True),
-        "StructuredResult(5, 3 tokens, truncated)",
-    ),
+    (FillResult(**filled("a", spans=(CUT_SPAN,))), "FillResult('a', 3 tokens, truncated)"),
+    (StructuredResult(**FIVE), "StructuredResult(5, 3 tokens)"),
+    (StructuredResult(**FIVE, is_closed=True), "StructuredResult(5, 3 tokens, truncated)"),
     (
         StructuredResult(**filled(LONG, value=LONG_VALUE)),
-        f"StructuredResult({repr(LONG_VALUE)[:60]}..., 3 tokens)",
+        f"StructuredResult({CUT_VALUE}, 3 tokens)",
     ),
     (span("billing", truncated=False), "FilledSpan('team', enum, 'billing')"),
     (span(LONG, truncated=True, key=None), f"FilledSpan(2, enum, {CUT}, truncated)"),
     (PartialField(("items", 0), 5, dict), "PartialField(('items', 0), 5)"),
     (YES, "PredicateAnswer(True, probability of true 0.75)"),
     (TEAM, "ChoiceAnswer('billing', probability 0.75)"),
-    (
-        ChoiceAnswer(options=((LONG, 0.75), ("b", 0.25)), abstained=True),
-        "ChoiceAnswer(None, probability 0.75, abstained)",
-    ),
-    (
-        ScoreAnswer(levels=(("low", 0.25), ("high", 0.75))),
-        "ScoreAnswer(0.75, 'high' with probability 0.75)",
-    ),
-    (
-        MultiLabelAnswer(answers=(("a", YES), ("b", PredicateAnswer(probability=0.25)))),
-        "MultiLabelAnswer(('a',) of 2 labels)",
-    ),
+    (ABSTAINED, "ChoiceAnswer(None, probability 0.75, abstained)"),
+    (ANGER, "ScoreAnswer(0.75, 'high' with probability 0.75)"),
+    (MultiLabelAnswer(answers=(("a", YES), ("b", NO))), "MultiLabelAnswer(('a',) of 2 labels)"),
     (Decision((TEAM, YES), USAGE), "Decision({'team': 'billing', 'urgent': True}, 2 answers)"),
     (call({"id": 1}), "ToolCall('get', {'id': 1}, probability 0.9)"),
     (ToolCalls([call({})]), "[ToolCall('get', {}, probability 0.9)]"),

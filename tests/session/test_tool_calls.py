@@ -40,39 +40,18 @@ def tool(name: str, properties: dict[str, Any] | None = None, *required: str) ->
     return {"type": "function", "function": function}
 
 
-WEATHER = tool(
-    "get_weather",
-    {
-        "city": {"type": "string", "maxLength": 10},
-        "days": {"type": "integer", "enum": [1, 2]},
-        "celsius": {"type": "boolean"},
-    },
-    "city",
-    "celsius",
-)
-NOTES = tool(
-    "get_notes",
-    {
-        "filter": {
-            "type": "object",
-            "properties": {
-                "tags": {
-                    "type": "array",
-                    "items": {"type": "string", "enum": ["a", "b"]},
-                    "maxItems": 3,
-                },
-                "by": {
-                    "type": "object",
-                    "properties": {"year": {"type": "integer", "enum": [2024, 2025]}},
-                },
-            },
-            "required": ["tags"],
-            "additionalProperties": False,
-        },
-        "all": {"type": "boolean"},
-    },
-    "filter",
-)
+CITY, DAYS = {"type": "string", "maxLength": 10}, {"type": "integer", "enum": [1, 2]}
+BOOLEAN = {"type": "boolean"}
+WEATHER = tool("get_weather", {"city": CITY, "days": DAYS, "celsius": BOOLEAN}, "city", "celsius")
+TAGS = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 3}
+YEAR = {"type": "integer", "enum": [2024, 2025]}
+FILTER = {
+    "type": "object",
+    "properties": {"tags": TAGS, "by": {"type": "object", "properties": {"year": YEAR}}},
+    "required": ["tags"],
+    "additionalProperties": False,
+}
+NOTES = tool("get_notes", {"filter": FILTER, "all": BOOLEAN}, "filter")
 GET = tool("get")
 TOOLS = [WEATHER, NOTES, GET]
 

@@ -179,55 +179,43 @@ def hundredths(low: float, high: float) -> st.SearchStrategy[float]:
     return st.integers(round(low * 100), round(high * 100)).map(lambda n: n / 100)
 
 
+def some(**values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw settings, each of them from its own strategy."""
+    return st.fixed_dictionaries(values)
+
+
 SETTINGS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
-    "temperature": st.fixed_dictionaries({"temperature": hundredths(0.2, 3)}),
-    "dynatemp": st.fixed_dictionaries(
-        {
-            "temperature": hundredths(0.5, 2),
-            "dynatemp_range": st.sampled_from([0.25, 0.5, 3.0]),
-            "dynatemp_exponent": st.sampled_from([0.5, 1.0, 2.0]),
-        }
+    "temperature": some(temperature=hundredths(0.2, 3)),
+    "dynatemp": some(
+        temperature=hundredths(0.5, 2),
+        dynatemp_range=st.sampled_from([0.25, 0.5, 3.0]),
+        dynatemp_exponent=st.sampled_from([0.5, 1.0, 2.0]),
     ),
-    "top_k": st.fixed_dictionaries({"top_k": st.integers(1, 70)}),
-    "top_p": st.fixed_dictionaries({"top_p": hundredths(0.01, 0.99)}),
-    "min_p": st.fixed_dictionaries({"min_p": hundredths(0.01, 1)}),
-    "typ_p": st.fixed_dictionaries({"typical_p": hundredths(0.01, 0.99)}),
-    "top_n_sigma": st.fixed_dictionaries({"top_n_sigma": hundredths(0.1, 4)}),
-    "xtc": st.fixed_dictionaries(
-        {
-            "xtc_probability": hundredths(0.1, 1),
-            "xtc_threshold": hundredths(0.01, 0.5),
-        }
+    "top_k": some(top_k=st.integers(1, 70)),
+    "top_p": some(top_p=hundredths(0.01, 0.99)),
+    "min_p": some(min_p=hundredths(0.01, 1)),
+    "typ_p": some(typical_p=hundredths(0.01, 0.99)),
+    "top_n_sigma": some(top_n_sigma=hundredths(0.1, 4)),
+    "xtc": some(xtc_probability=hundredths(0.1, 1), xtc_threshold=hundredths(0.01, 0.5)),
+    "penalties": some(
+        repeat_penalty=st.sampled_from([0.8, 1.1, 1.5]),
+        frequency_penalty=st.sampled_from([0.0, -0.5, 0.7]),
+        presence_penalty=st.sampled_from([0.0, 0.3]),
+        repeat_last_n=st.sampled_from([0, 3, 64]),
     ),
-    "penalties": st.fixed_dictionaries(
-        {
-            "repeat_penalty": st.sampled_from([0.8, 1.1, 1.5]),
-            "frequency_penalty": st.sampled_from([0.0, -0.5, 0.7]),
-            "presence_penalty": st.sampled_from([0.0, 0.3]),
-            "repeat_last_n": st.sampled_from([0, 3, 64]),
-        }
+    "dry": some(
+        dry_multiplier=st.sampled_from([0.5, 1.0]),
+        dry_base=st.sampled_from([1.0, 1.5, 1.75]),
+        dry_allowed_length=st.integers(0, 3),
+        dry_penalty_last_n=st.sampled_from([4, 16, 1024]),
     ),
-    "dry": st.fixed_dictionaries(
-        {
-            "dry_multiplier": st.sampled_from([0.5, 1.0]),
-            "dry_base": st.sampled_from([1.0, 1.5, 1.75]),
-            "dry_allowed_length": st.integers(0, 3),
-            "dry_penalty_last_n": st.sampled_from([4, 16, 1024]),
-        }
+    "mirostat": some(mirostat=st.sampled_from([1, 2]), mirostat_tau=hundredths(0.5, 6)),
+    "adaptive_p": some(
+        adaptive_target=hundredths(0, 1),
+        adaptive_decay=st.sampled_from([0.0, 0.5, 0.9]),
+        samplers=st.just("top_k;temperature;adaptive_p"),
     ),
-    "mirostat": st.fixed_dictionaries(
-        {"mirostat": st.sampled_from([1, 2]), "mirostat_tau": hundredths(0.5, 6)}
-    ),
-    "adaptive_p": st.fixed_dictionaries(
-        {
-            "adaptive_target": hundredths(0, 1),
-            "adaptive_decay": st.sampled_from([0.0, 0.5, 0.9]),
-            "samplers": st.just("top_k;temperature;adaptive_p"),
-        }
-    ),
-    "logit_bias": st.fixed_dictionaries(
-        {"logit_bias": st.sampled_from([((3, 2.5),), ((1, -1.25), (4, 0.5))])}
-    ),
+    "logit_bias": some(logit_bias=st.sampled_from([((3, 2.5),), ((1, -1.25), (4, 0.5))])),
     "gumbel": st.just({"draw": "gumbel"}),
 }
 
