@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -233,9 +234,7 @@ def test_wrong_requests_are_named(tiny_model: Model, settings: dict[str, Any], r
 def test_auto_tries_no_head_without_hidden_states(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unsupported(*_: Any, **__: Any) -> Any:
-        raise NotSupportedError("no hidden states")
-
+    unsupported = Mock(side_effect=NotSupportedError("no hidden states"))
     monkeypatch.setattr(Model, "hidden_states", unsupported)
     (question,) = calibrate(tiny_model, KIND, SEEN, method="auto").questions
     assert "head" not in question.nll

@@ -37,14 +37,12 @@ def test_a_table_reports_the_distance_of_its_answers(tiny_model: Model) -> None:
         answers = [decider.decide(text)["kind"] for text in inputs]
         found = (decider.drift() or {})["kind"]
         share = np.mean([answer.choice == "animal" for answer in answers])
+        p = np.mean([answer.probability for answer in answers])
         assert found["recent"]["shares"] == pytest.approx({"animal": share, "tool": 1 - share})
-        assert found["recent"]["probability"] == pytest.approx(
-            np.mean([answer.probability for answer in answers]), abs=1e-4
-        )
+        assert found["recent"]["probability"] == pytest.approx(p, abs=1e-4)
         assert found["n"] == len(inputs)
-        assert found["distance"] == pytest.approx(
-            abs(share - fitted.questions[0].shares[0]), abs=1e-4
-        )
+        distance = abs(share - fitted.questions[0].shares[0])
+        assert found["distance"] == pytest.approx(distance, abs=1e-4)
         doubts = [each for each in decider.reasons_to_doubt() if "calibrate again" in each]
         assert len(doubts) == is_far
     assert RowDecider(tiny_model, (KIND,), {}, None).drift() is None
@@ -71,12 +69,10 @@ def test_recent_answers_weigh_more(tiny_model: Model) -> None:
     examples = [(text, [kind]) for text, kind in ROWS]
     calibration = calibrate(tiny_model, TOPICS, examples, method="frequencies")
     recent, every = RecentAnswers(calibration), RecentAnswers(calibration, keeps_all=True)
-    for i in range(4 * MOST_RECENT):
-        decision = (
-            decided(0.9, TOPICS, abstains=True) if i < 2 * MOST_RECENT else decided(0.2, TOPICS)
-        )
-        recent.add(decision)
-        every.add(decision)
+    for decision in (decided(0.9, TOPICS, abstains=True), decided(0.2, TOPICS)):
+        for _ in range(2 * MOST_RECENT):
+            recent.add(decision)
+            every.add(decision)
     new, all_of_them = (each.drift()["topics: animal"] for each in (recent, every))
     assert all_of_them["recent"] == {"shares": {"true": 0.5, "false": 0.5}, "probability": 0.85}
     assert (all_of_them["n"], all_of_them["abstained"]) == (4 * MOST_RECENT, 0.5)

@@ -26,14 +26,8 @@ INPUTS = [
     for name in ("cat", "dog", "hammer", "saw", "apple", "bread", "house", "beach")
 ]
 N_ORDERS = 6
-PLAIN = QuestionCalibration(
-    question=question_to(KIND),
-    method="none",
-    n_examples=0,
-    nll={},
-    shares=(0.25,) * 4,
-    mean_probability=0.5,
-)
+FITTED: Any = {"n_examples": 0, "nll": {}, "shares": (0.25,) * 4, "mean_probability": 0.5}
+PLAIN = QuestionCalibration(question=question_to(KIND), method="none", **FITTED)
 
 
 def drawn(rng: np.random.Generator, n: int) -> list[QuestionScores]:
@@ -79,10 +73,8 @@ def test_a_margin_needs_enough_inputs_and_orders() -> None:
 
 @pytest.fixture(scope="module")
 def fitted(tiny_model: Model) -> Calibration:
-    unlabelled = [(text, {}) for text in INPUTS]
-    return calibrate(
-        tiny_model, [KIND, SIZE], unlabelled, method="batch", orders=N_ORDERS, max_flips=0.5
-    )
+    unlabelled, how = [(text, {}) for text in INPUTS], {"orders": N_ORDERS, "max_flips": 0.5}
+    return calibrate(tiny_model, [KIND, SIZE], unlabelled, method="batch", **how)
 
 
 def with_margin(calibration: Calibration, margin: float | None) -> Calibration:
@@ -105,18 +97,12 @@ def test_decisions_end_early(tiny_model: Model, fitted: Calibration, tmp_path: P
         assert a["kind"].distribution == pytest.approx(b["kind"].distribution, abs=0.03)
         assert a["size"].distribution == pytest.approx(c["size"].distribution, abs=0.03)
         assert b.usage.input_tokens > 1.5 * c.usage.input_tokens
-    again = asyncio.run(
-        AsyncModel.of(tiny_model).decide(
-            INPUTS[0], [KIND, SIZE], calibration=with_margin(fitted, 0.0)
-        )
-    )
+    early, face = with_margin(fitted, 0.0), AsyncModel.of(tiny_model)
+    again = asyncio.run(face.decide(INPUTS[0], [KIND, SIZE], calibration=early))
     assert again["kind"].distribution == pytest.approx(one[0]["kind"].distribution, abs=0.03)
     assert again.usage.input_tokens == one[0].usage.input_tokens
-    some = asked(fitted.questions[0].margin)
-    changed = np.mean(
-        [a["kind"].choice != b["kind"].choice for a, b in zip(every, some, strict=True)]
-    )
-    assert changed <= 0.5
+    pairs = zip(every, asked(fitted.questions[0].margin), strict=True)
+    assert np.mean([a["kind"].choice != b["kind"].choice for a, b in pairs]) <= 0.5
 
 
 def test_a_question_ends_early_whatever_the_others_do(
@@ -139,9 +125,8 @@ def test_a_question_ends_early_whatever_the_others_do(
 
     def distances(name: str, decisions: list[Any]) -> list[float]:
         pairs = zip(mixed, decisions, strict=True)
-        return [
-            np.abs(np.subtract(a[name].distribution, b[0].distribution)).max() for a, b in pairs
-        ]
+        gaps = [np.subtract(a[name].distribution, b[0].distribution) for a, b in pairs]
+        return [np.abs(gap).max() for gap in gaps]
 
     assert max(distances("kind", early)) < 0.03 < max(distances("kind", late))
     assert max(distances("other", late)) < 0.03 < max(distances("other", early))
@@ -153,9 +138,8 @@ def test_evaluate_sees_the_answers_of_decide(tiny_model: Model, fitted: Calibrat
     decided = [decision["kind"].probability for decision in decisions]
     examples = [(text, {"kind": "animal"}) for text in INPUTS]
     for margin, is_same in ((0.0, True), (None, False)):
-        report = evaluate(
-            tiny_model, [KIND], examples, calibration=with_margin(calibration, margin)
-        )
+        fitted = with_margin(calibration, margin)
+        report = evaluate(tiny_model, [KIND], examples, calibration=fitted)
         distance = np.abs(report.questions[0].probabilities - decided).max()
         assert bool(distance < 0.03) is is_same
 
