@@ -34,6 +34,7 @@ QUESTION = Predicate("Is it urgent?", "urgent")
 ALONE = {"n_slots": 1, "n_threads": 1}
 """One row at a time on one thread, so that the rounding of an answer depends only on its row."""
 
+DECIDER = {"column": "body", "questions": QUESTION, "model_options": ALONE}
 COMMAND = ("--column", "body", "--predicate", "Is it urgent?", "--name", "urgent")
 ALONE_HERE = ("--n-slots", "1", "--threads", "1")
 
@@ -92,15 +93,10 @@ def test_no_row_is_lost_or_repeated_if_an_actor_is_killed(cluster: Any, tmp_path
     rows = items(400)
     marker = tmp_path / "killed"
     ds = cluster.data.from_items(rows, override_num_blocks=16)
+    killed: Any = {"marker": str(marker), "batch": 3}
     decided = ds.map_batches(
         KilledDecider,
-        fn_constructor_kwargs={
-            "column": "body",
-            "questions": QUESTION,
-            "model_options": ALONE,
-            "marker": str(marker),
-            "batch": 3,
-        },
+        fn_constructor_kwargs={**DECIDER, **killed},
         compute=cluster.data.ActorPoolStrategy(size=2),
         batch_size=25,
         batch_format="pyarrow",
@@ -115,7 +111,7 @@ def test_batches_in_all_formats_are_accepted(cluster: Any, batch_format: str) ->
     rows = items(60)
     decided = cluster.data.from_items(rows).map_batches(
         DeciderActor,
-        fn_constructor_kwargs={"column": "body", "questions": QUESTION, "model_options": ALONE},
+        fn_constructor_kwargs=DECIDER,
         compute=cluster.data.ActorPoolStrategy(size=1),
         batch_size=20,
         batch_format=batch_format,
@@ -130,10 +126,8 @@ def test_choose_dataset_chooses_the_local_labels(cluster: Any) -> None:
     with Model(**ALONE) as model:  # type: ignore[arg-type]
         model.choose("a test", labels)
         wanted = {row["id"]: model.choose(prompt.format(**row), labels) for row in rows}
-    found = {row["id"]: row for row in ds.take_all()}
-    assert {i: row["choice"] for i, row in found.items()} == {
-        i: choice.value for i, choice in wanted.items()
-    }
+    found = {row["id"]: row["choice"] for row in ds.take_all()}
+    assert found == {i: choice.value for i, choice in wanted.items()}
 
 
 def test_the_error_of_a_dataset_names_the_node_without_the_model(
