@@ -35,40 +35,35 @@ def fields(n: int) -> dict[str, Any]:
     return {f"f{i}": STRING for i in range(n)}
 
 
+AT_MOST = f"expected at most {MOST_VALUES} values"
+TOO_DEEP = f"the schema is nested deeper than {DEEPEST} levels"
+MANY = fields(MOST_FIELDS + 1)
+
 # Large schemas are functions, so that they are created only in their own tests.
 HOSTILE_SCHEMAS: dict[str, tuple[Any, str]] = {
     "a million values": (
         lambda: {"properties": {"a/b": {"enum": list(range(10**6))}}},
-        f"at #/properties/a~1b/enum/{MOST_VALUES}: expected at most {MOST_VALUES} values",
+        f"at #/properties/a~1b/enum/{MOST_VALUES}: {AT_MOST}",
     ),
     "too many values in several enums": (
         {"anyOf": [{"enum": list(range(20_000))}, {"enum": list(range(20_000, 40_000))}]},
-        f"at #/anyOf/1/enum/.*: expected at most {MOST_VALUES} values",
+        f"at #/anyOf/1/enum/.*: {AT_MOST}",
     ),
-    "too many nested values": (
-        {"enum": [{"a": [i]} for i in range(20_000)]},
-        f"at #/enum/.*: expected at most {MOST_VALUES} values",
-    ),
-    "too many values in a constant": (
-        lambda: {"const": list(range(10**6))},
-        f"at #/const/.*: expected at most {MOST_VALUES} values",
-    ),
+    "nested values": ({"enum": [{"a": [i]} for i in range(20_000)]}, f"at #/enum/.*: {AT_MOST}"),
+    "a large constant": (lambda: {"const": list(range(10**6))}, f"at #/const/.*: {AT_MOST}"),
     "many fields": (
-        {"items": {"properties": fields(MOST_FIELDS + 1)}},
-        f"at #/items: properties: expected at most {MOST_FIELDS} fields, got {MOST_FIELDS + 1}",
+        {"items": {"properties": MANY}},
+        f"at #/items: properties: expected at most {MOST_FIELDS} fields, got {len(MANY)}",
     ),
-    "many patternProperties": (
-        {"patternProperties": fields(MOST_FIELDS + 1)},
-        f"at #: patternProperties: expected at most {MOST_FIELDS} fields",
-    ),
+    "many patternProperties": ({"patternProperties": MANY}, "at #: patternProperties: expected at"),
     "a long text": ({"const": "x" * 2**20}, f"at most {MOST_SCHEMA_BYTES} bytes"),
     "deep items": (
         lambda: nested(100_000, lambda inner: {"items": inner}),
-        f"at #/items/items/.*: the schema is nested deeper than {DEEPEST} levels",
+        f"at #/items/items/.*: {TOO_DEEP}",
     ),
     "deep lists": (
         lambda: {"enum": [nested(100_000, lambda inner: [inner])]},
-        f"at #/enum/0/0/0.*: the schema is nested deeper than {DEEPEST} levels",
+        f"at #/enum/0/0/0.*: {TOO_DEEP}",
     ),
     "a schema that refers to itself": ({"$ref": "#"}, "no text can match the schema"),
     "a lone surrogate": ({"properties": {"a": {"const": "\ud800"}}}, "at #/properties/a/const: "),

@@ -51,6 +51,7 @@ QUANTITY = {"oneOf": [nullable("string"), nullable("number")]}
 TIME = {"type": ["string", "null"], "format": "date-time"}
 LABELS = {"type": ["object", "null"], "additionalProperties": nullable("string")}
 META = an([], name=nullable("string"), labels=LABELS, creationTimestamp=TIME)
+ZIP = {"type": "string", "pattern": "^\\d{5}$"}
 WORD = {"type": "string", "pattern": "^[a-z][a-z0-9_-]*$", "maxLength": 30}
 
 SMALL: dict[str, Any] = {
@@ -89,10 +90,7 @@ MIDDLE: dict[str, Any] = {
         "definitions": {"page": an(title=STRING, pages=some(ref("page")))},
         **an(home=ref("page")),
     },
-    "an address, written out": {
-        **DRAFT_7,
-        **an(["street"], street=STRING, zip={"type": "string", "pattern": "^\\d{5}$"}),
-    },
+    "an address, written out": {**DRAFT_7, **an(["street"], street=STRING, zip=ZIP)},
     "a person who extends a thing": {
         "definitions": {"thing": an(id=INTEGER)},
         "allOf": [ref("thing"), an(name=STRING), {"properties": {"id": {"minimum": 1}}}],
@@ -141,19 +139,15 @@ MIDDLE: dict[str, Any] = {
         ["id"], id=INTEGER, code={"type": "string", "pattern": "^(?!x)[a-z]+$"}
     ),
 }
+QUESTIONS = [
+    closed(an(kind={"const": "text"}, label=STRING, most=INTEGER)),
+    closed(an(kind={"const": "choice"}, label=STRING, options=some(STRING))),
+    closed(an(["kind"], kind={"const": "break"}, label=STRING)),
+]
+TEAMS = some(an(["name"], name=STRING, players=some(an(name=STRING, n=INTEGER))))
+BOARD = an([], rows=some(some(INTEGER, minItems=3, maxItems=3)))
 HARD: dict[str, Any] = {
-    "a survey": an(
-        title=STRING,
-        questions=some(
-            {
-                "oneOf": [
-                    closed(an(kind={"const": "text"}, label=STRING, most=INTEGER)),
-                    closed(an(kind={"const": "choice"}, label=STRING, options=some(STRING))),
-                    closed(an(["kind"], kind={"const": "break"}, label=STRING)),
-                ]
-            }
-        ),
-    ),
+    "a survey": an(title=STRING, questions=some({"oneOf": QUESTIONS})),
     "an expression": {
         "definitions": {
             "value": {"anyOf": [NUMBER, ref("sum")]},
@@ -161,17 +155,7 @@ HARD: dict[str, Any] = {
         },
         **ref("sum"),
     },
-    "a game": {
-        **DRAFT_7,
-        **some(
-            an(
-                ["id", "teams"],
-                id=STRING,
-                teams=some(an(["name"], name=STRING, players=some(an(name=STRING, n=INTEGER)))),
-                board=an([], rows=some(some(INTEGER, minItems=3, maxItems=3))),
-            )
-        ),
-    },
+    "a game": {**DRAFT_7, **some(an(["id", "teams"], id=STRING, teams=TEAMS, board=BOARD))},
     "a form of several schemas": {
         **DRAFT_7,
         "definitions": {
