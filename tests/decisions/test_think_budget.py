@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -31,17 +31,10 @@ def test_the_share_is_never_exceeded(share: float) -> None:
 
 
 def test_the_share_is_not_exceeded_by_threads() -> None:
-    budget, thought = ThinkBudget(), []
-
-    def work() -> None:
-        thought.extend(budget.allows(True, 0.2) for _ in range(100))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(thought) == 160
+    budget = ThinkBudget()
+    with ThreadPoolExecutor(8) as threads:
+        thought = threads.map(lambda _: sum(budget.allows(True, 0.2) for _ in range(100)), range(8))
+        assert sum(thought) == 160
 
 
 def test_the_certainty_of_a_decision_is_that_of_its_least_certain_answer() -> None:

@@ -7,9 +7,9 @@ import copy
 import enum
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -273,22 +273,23 @@ def test_text_can_be_generated_and_streamed_with_a_shape(tiny_model: Model) -> N
     assert many.text in ('"a"', '"b"')
 
 
+ENDLESS = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
+
+
 def test_a_truncated_answer_is_an_error_with_the_partial_answer(tiny_model: Model) -> None:
-    endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
     with pytest.raises(FillError, match='after 12 tokens: .* or pass on_limit="close"$'):
-        tiny_model.fill("Hello", endless, max_tokens=12)
+        tiny_model.fill("Hello", ENDLESS, max_tokens=12)
     unclosable = 'after 12 tokens, and on_limit="close" found no short ending: raise max_tokens'
     with pytest.raises(FillError, match=unclosable) as cut:
-        tiny_model.fill("Hello", endless, max_tokens=12, on_limit="close")
+        tiny_model.fill("Hello", ENDLESS, max_tokens=12, on_limit="close")
     assert len(cut.value.partial.tokens) == 12
     assert not cut.value.partial.complete
 
 
 def test_a_full_context_is_an_error_with_the_partial_answer(library: Library) -> None:
-    endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
     with Model(library=library, n_ctx=256, n_threads=1) as model:
         with pytest.raises(FillError, match="context is full") as full:
-            model.fill("Hello", endless, max_tokens=0)
+            model.fill("Hello", ENDLESS, max_tokens=0)
         assert isinstance(full.value.__cause__, ContextFullError)
         assert full.value.partial.text
 
@@ -322,39 +323,19 @@ def test_without_pydantic_the_error_names_the_extra(
 
 def test_closing_the_model_ends_a_running_fill(library: Library) -> None:
     model = Model(library=library, n_threads=1)
-    steps = model.fill_stream("Hello", Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/"))
-    started = threading.Event()
-    ended: list[BaseException] = []
-
-    def fill() -> None:
-        started.set()
-        try:
-            list(steps)
-        except ElizaError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=fill)
-    thread.start()
-    started.wait()
-    time.sleep(0.05)
-    model.close()
-    thread.join(timeout=60)
-    assert not thread.is_alive()
-    assert len(ended) == 1
+    with ThreadPoolExecutor(1) as threads:
+        filling = threads.submit(list, model.fill_stream("Hello", ENDLESS))
+        while not model.session.turns.n_running:
+            time.sleep(0.001)
+        model.close()
+        assert isinstance(filling.exception(timeout=60), ElizaError)
 
 
 def test_threads_can_fill_the_same_shape_concurrently(tiny_model: Model, masks_only: None) -> None:
     expected = tiny_model.fill("Hello", Person).value
-    found: list[Person] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(tiny_model.fill("Hello", Person).value))
-        for _ in range(12)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected] * 12
+    with ThreadPoolExecutor(12) as threads:
+        found = threads.map(lambda _: tiny_model.fill("Hello", Person).value, range(12))
+        assert list(found) == [expected] * 12
 
 
 @pytest.mark.parametrize(
