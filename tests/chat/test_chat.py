@@ -54,17 +54,6 @@ CHATML = """\
 {% endif %}
 """
 
-LLAMA_3 = """\
-{{- bos_token }}
-{%- for m in messages %}
-    {{- '<|start_header_id|>' ~ m['role'] ~ '<|end_header_id|>\\n\\n' ~ m['content'] | trim }}
-    {{- '<|eot_id|>' }}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
-{%- endif %}
-"""
-
 GEMMA = """\
 {{ bos_token }}
 {%- if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}
@@ -108,20 +97,13 @@ MISTRAL = """\
             "<|im_start|>user\nBye?<|im_end|>\n<|im_start|>assistant\n",
         ),
         (
-            LLAMA_3,
-            "<s><|start_header_id|>user<|end_header_id|>\n\nHi!<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|>"
-            "<|start_header_id|>user<|end_header_id|>\n\nBye?<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n",
-        ),
-        (
             GEMMA,
             "<s><start_of_turn>user\nHi!<end_of_turn>\n<start_of_turn>model\nHello.<end_of_turn>\n"
             "<start_of_turn>user\nBye?<end_of_turn>\n<start_of_turn>model\n",
         ),
         (MISTRAL, "<s>[INST] Hi! [/INST] Hello.</s>[INST] Bye? [/INST]"),
     ],
-    ids=["chatml", "llama-3", "gemma", "mistral"],
+    ids=["chatml", "gemma", "mistral"],
 )
 def test_well_known_formats_are_rendered_exactly(source: str, expected: str) -> None:
     assert ChatTemplate(source, "<s>", "</s>").render(TALK) == expected

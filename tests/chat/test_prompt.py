@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from eliza_ffi import AsyncModel, Model, Prompt
 from eliza_ffi.chat import PromptTokenizer
 from eliza_ffi.elizaos import ActionSkeleton, generate_args
-from eliza_ffi.errors import ElizaError, InvalidArgumentError
+from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 TURN = "<|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n"
@@ -283,22 +283,6 @@ def test_prompts_can_be_added_to_prompts_but_not_to_strings() -> None:
 def test_format_explains_why_it_failed(template: str, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         Prompt.format(template, x="text")
-
-
-def test_an_empty_prompt_is_allowed_and_a_closed_model_is_reported(library: Library) -> None:
-    class NoBos:
-        def tokenize(self, text: str, *_: bool) -> list[int]:
-            return [ord(char) for char in text]
-
-        def detokenize(self, tokens: list[int], **_: bool) -> str:
-            return "".join(map(chr, tokens))
-
-    plain = NoBos()
-    assert PromptTokenizer(plain.tokenize, plain.detokenize).tokens(Prompt()) == []
-    model = Model(library=library, n_threads=1)
-    model.close()
-    with pytest.raises(ElizaError, match="is closed"):
-        model.prompt_tokens(Prompt().text("x"))
 
 
 class Words:

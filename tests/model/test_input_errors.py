@@ -309,13 +309,6 @@ def test_a_wrong_calibration_is_named_in_the_error(face: Face, tmp_path: Path) -
 # ---- Model files --------------------------------------------------------------------------------
 
 
-def test_an_empty_model_file_is_rejected(library: Library, tmp_path: Path) -> None:
-    file = tmp_path / "model.gguf"
-    file.touch()
-    with pytest.raises(ModelError, match=r"model\.gguf is not a GGUF file: it is empty"):
-        Model(file, library=library)
-
-
 @pytest.mark.parametrize(
     ("files", "expected"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,6 @@ from typing import Any, TypeVar
 import pytest
 
 from eliza_ffi import CacheOptions
-from eliza_ffi.elizaos import generate_args, runner_of
 from eliza_ffi.errors import BusyError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamStats
@@ -142,27 +140,6 @@ def test_many_threads_all_get_a_slot_in_turn(new_model: Callable[..., Model]) ->
     with new_model(n_slots=2) as model:
         generations = on_threads(lambda prompt: model.generate(prompt, 5))
     assert [len(generation.tokens) for generation in generations] == [5] * len(PROMPTS)
-
-
-def test_without_waiting_the_error_names_the_options(new_model: Callable[..., Model]) -> None:
-    with new_model(n_slots=1, slot_wait_ms="0") as model:
-        stream = model.stream(PROMPTS[0], 0)
-        next(stream)
-        uses: list[Callable[[], object]] = [
-            lambda: model.generate("x", 1),
-            lambda: model.choose("x", ACTIONS),
-            lambda: model.end_of_turn([5], 6),
-            lambda: asyncio.run(
-                runner_of(model).generate_with_usage(generate_args(model, "x", max_tokens=1))
-            ),
-        ]
-        said = r"all 1 slots are in use by open streams \(options n_slots, slot_wait_ms\)"
-        for use in uses:
-            with pytest.raises(BusyError, match=said):
-                use()
-        assert next(stream)
-        stream.close()  # type: ignore[attr-defined]
-        assert model.choose("x", ACTIONS).value in ACTIONS
 
 
 def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(

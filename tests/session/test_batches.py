@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,15 +12,6 @@ from eliza_ffi.session.batches import run_in_order
 
 
 def nothing() -> None: ...
-
-
-def test_results_are_in_the_order_of_the_items() -> None:
-    def run(i: int) -> int:
-        time.sleep(0.002 * (7 - i % 8))
-        return i
-
-    results = run_in_order(range(40), run, nothing, at_once=8, look_ahead=20)
-    assert list(results) == list(range(40))
 
 
 def test_items_are_read_only_up_to_the_look_ahead() -> None:
@@ -70,20 +60,3 @@ def test_an_exception_is_raised_in_order_and_cancels_running_calls() -> None:
     with pytest.raises(ValueError, match="the second"):
         next(results)
     assert len(started) < 9
-
-
-def test_closing_the_results_cancels_running_calls() -> None:
-    endless, cancelled = threading.Event(), threading.Event()
-
-    def run(i: int) -> int:
-        if i > 0:
-            endless.set()
-            assert cancelled.wait(30)
-        else:
-            endless.wait()
-        return i
-
-    results = run_in_order(range(9), run, cancelled.set, at_once=3, look_ahead=6)
-    assert next(results) == 0
-    results.close()
-    assert not [each for each in threading.enumerate() if each.name.startswith("eliza-ffi-many")]

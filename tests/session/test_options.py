@@ -13,60 +13,18 @@ from eliza_ffi.library import StreamConfig
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("kind", "settings", "said"),
     [
-        ("slot", -2, "slot must be a whole number of -1 or more, got -2"),
-        ("key", 7, "key must be a string, got 7"),
-        ("type_k", 16, "type_k must be a string, got 16"),
-        ("type_v", ["f16"], "type_v must be a string, got a list"),
+        (CacheOptions, {"slot": -2}, "slot must be a whole number of -1 or more, got -2"),
+        (Speculation, {"max_tokens": 0}, "max_tokens must be a whole number from 1 to 256, got 0"),
+        (Speculation, {"max_tokens": 2, "min_tokens": 3}, "min_tokens must be .* to 2, got 3"),
     ],
 )
-def test_wrong_cache_options_are_rejected_by_name(field: str, value: Any, said: str) -> None:
-    with pytest.raises(InvalidArgumentError) as caught:
-        CacheOptions(**{field: value})
-    assert str(caught.value) == said
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"max_tokens": 0}, "max_tokens must be a whole number from 1 to 256, got 0"),
-        ({"max_tokens": 257}, "max_tokens must be a whole number from 1 to 256, got 257"),
-        (
-            {"max_tokens": 2, "min_tokens": 3},
-            "min_tokens must be a whole number from 1 to 2, got 3",
-        ),
-        ({"drafter": 5}, "drafter must be a path, a string or os.PathLike, got 5"),
-    ],
-)
-def test_wrong_speculation_is_rejected_by_name(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidArgumentError) as caught:
-        Speculation(**settings)
-    assert str(caught.value) == said
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("cache", 0, "cache must be a CacheOptions or None, got 0"),
-        ("cache", {"slot": 1}, "cache must be a CacheOptions or None, got a dict"),
-        ("speculation", 4, "speculation must be a Speculation or None, got 4"),
-        ("speculation", CacheOptions(), "a Speculation or None, got a CacheOptions"),
-        ("sampling", {"temperature": 1}, "sampling must be a Sampling or None, got a dict"),
-    ],
-)
-def test_values_other_than_option_objects_are_rejected(
-    tiny_model: Model, name: str, value: Any, said: str
+def test_wrong_options_are_rejected_by_name(
+    kind: type, settings: dict[str, Any], said: str
 ) -> None:
-    given: dict[str, Any] = {name: value}
-    for call in (
-        lambda: tiny_model.generate("x", 1, **given),
-        lambda: tiny_model.stream("x", 1, **given),
-        lambda: tiny_model.generate_many(["x"], 1, **given),
-    ):
-        with pytest.raises(InvalidArgumentError) as caught:
-            call()
-        assert str(caught.value).endswith(said)
+    with pytest.raises(InvalidArgumentError, match=said):
+        kind(**settings)
 
 
 def test_every_field_reaches_the_library(
