@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -106,17 +107,12 @@ def once_at(row: int, act: Callable[[], Any]) -> Callable[[TableStep], None]:
 
 
 def run(table: Path, output: Path, column: str = "body", **options: Any) -> TableResult:
-    job_options = {
-        name: options.pop(name)
-        for name in ("keep", "allowed_probability", "min_confidence", "questions", "settings")
-        if name in options
-    }
-    questions = job_options.pop("questions", QUESTIONS)
+    questions = options.pop("questions", QUESTIONS)
     work = options.pop("decide", lambda given: decide(given, questions))
     at_once = options.pop("at_once", 3)
-    job = TableJob(
-        open_table(table), column, questions, output, **{"settings": SETTINGS, **job_options}
-    )
+    of_job = {"keep", "min_confidence", "settings"} & options.keys()
+    settings = {"settings": SETTINGS, **{name: options.pop(name) for name in of_job}}
+    job = TableJob(open_table(table), column, questions, output, **settings)
     return job.run_rows(lambda rows: decide_rows(work, rows, column, at_once=at_once), **options)
 
 
@@ -1012,25 +1008,17 @@ def test_two_runs_never_write_the_same_output(
 def test_of_two_jobs_started_together_only_one_runs(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 6)
     for round in range(20):
-        output = tmp_path / f"out{round}.csv"
-        both = threading.Barrier(2)
-        ended: dict[str, bool] = {}
+        output, both = tmp_path / f"out{round}.csv", threading.Barrier(2)
 
-        def start(model: str, output: Path = output, both: Any = both, ended: Any = ended) -> None:
+        def start(model: str, output: Path = output, both: threading.Barrier = both) -> None:
             both.wait()
-            try:
-                run(table, output, settings={"model": model}, at_once=1)
-            except ElizaError:
-                ended[model] = False
-            else:
-                ended[model] = True
+            run(table, output, settings={"model": model}, at_once=1)
 
-        threads = [threading.Thread(target=start, args=(model,)) for model in "AB"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        (winner,) = [model for model, is_done in ended.items() if is_done]
+        with ThreadPoolExecutor(2) as threads:
+            jobs = {model: threads.submit(start, model) for model in "AB"}
+        (winner,) = [model for model, job in jobs.items() if job.exception() is None]
+        (loser,) = jobs.keys() - {winner}
+        assert isinstance(jobs[loser].exception(), ElizaError)
         ((description,),) = stored(output, "SELECT description FROM job")
         assert json.loads(description)["model"] == winner
         assert run(table, output, settings={"model": winner}).new_rows == 0
@@ -1103,15 +1091,9 @@ def test_parquet_without_pyarrow_names_the_extra(
 
 @pytest.mark.slow
 def test_parquet_output_keeps_the_types_of_a_parquet_input(tmp_path: Path) -> None:
-    schema = pa.schema(
-        [
-            ("when", pa.timestamp("us", tz="UTC")),
-            ("price", pa.decimal128(9, 2)),
-            ("raw", pa.binary()),
-            ("body", pa.string()),
-            ("n", pa.int8()),
-        ]
-    )
+    kinds = {"when": pa.timestamp("us", tz="UTC"), "price": pa.decimal128(9, 2)}
+    kinds |= {"raw": pa.binary(), "body": pa.string(), "n": pa.int8()}
+    schema = pa.schema([*kinds.items()])
     moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
     rows = [
         {"when": moment, "price": Decimal(i), "raw": b"\xff", "body": f"text {i}", "n": i % 100}
@@ -1121,8 +1103,7 @@ def test_parquet_output_keeps_the_types_of_a_parquet_input(tmp_path: Path) -> No
     pq.write_table(pa.Table.from_pylist(rows, schema), table, row_group_size=700)
     run(table, tmp_path / "out.parquet", at_once=2)
     found = pq.read_table(tmp_path / "out.parquet")
-    for name in schema.names:
-        assert found.schema.field(name).type == schema.field(name).type
+    assert {name: found.schema.field(name).type for name in kinds} == kinds
     assert found.select(schema.names).to_pylist() == rows
     assert found.schema.field("urgent").type == pa.bool_()
     assert found.schema.field("tags").type == pa.list_(pa.string())
