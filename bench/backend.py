@@ -20,7 +20,7 @@ import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,16 +83,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure all methods on one model.
 
-    Returns
-    -------
-    dict
-        ``n_vocab``; ``placement``, the devices of the layers as in ``describe``;
-        ``other_programs``, if the system reports it; and ``ways``, the figures of each of `WAYS`.
-
-    Raises
-    ------
-    RuntimeError
-        If layers should be on a device, and none are.
+    A RuntimeError is raised if layers should be on a device, and none are.
     """
     cell: dict[str, Any] = {}
     runs: dict[str, list[list[BackendRun]]] = {name: [[] for _ in PROMPTS] for name in WAYS}
@@ -126,12 +117,9 @@ def _run(
     answer = bench.answer(prompt, method, max_tokens=limit)
     # The prompt's row of logits is copied before the allowed tokens are known, and a decision that
     # reads this row copies nothing. The same prefill again shows how many bytes the row has.
-    stream = binding.open(ctx, StreamConfig())
-    try:
+    with closing(binding.open(ctx, StreamConfig())) as stream:
         binding.prefill(stream, prompt)
         prompt_bytes = binding.stats(stream).bytes_copied
-    finally:
-        binding.close(stream)
     stats = answer.stats
     firsts = {leaf.tokens[0] for leaf in bench.alternatives.payload.leaves()}
     decides_first = not method.has_trie or len(firsts) > 1
@@ -208,12 +196,10 @@ def _agreement(name: str, texts: Sequence[str], expected: Sequence[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = bench_parser("Measure a choice on one backend.")
     parser.add_argument("backend", help="the folder in build/ that has the library")
-    parser.add_argument("--device", help="the devices to use, as named by 'eliza-ffi doctor'")
     parser.add_argument("--quick", action="store_true", help="one model, fewer rounds")
     options = parser.parse_args(arguments)
     library = BUILD / options.backend / library_file_name()
-    chosen = () if options.device is None else (("device", options.device),)
-    subject = Subject(library, 0 if options.backend in ON_CPU else -1, chosen)
+    subject = Subject(library, 0 if options.backend in ON_CPU else -1)
     sizes = list(VOCABULARIES.items())[: 1 if options.quick else None]
     effort = QUICK_EFFORT if options.quick else EFFORT
     os.environ[LIBRARY_VARIABLE] = str(library)  # so that machine_facts reports its versions

@@ -125,7 +125,6 @@ class PythonCalls:
 
 
 def main() -> None:
-    """Print a line for each request."""
     calls = PythonCalls()
     with Model(n_threads=1) as model:
         binding = model.session.binding

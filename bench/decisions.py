@@ -4,9 +4,8 @@ The other ways are one call for each question, with the input in the slot or not
 ``/v1/systemone`` with the same file. All ways take turns for each input, and every input is new to
 all of them. Writes JSON into ``bench/results``.
 
-    $ python -m bench.decisions                                # everything, half an hour
-    $ python -m bench.decisions --only 'wide F16 32k' --merge  # measure one model again
-    $ python -m bench.decisions --render                       # measure nothing
+    $ python -m bench.decisions                        # everything, half an hour
+    $ python -m bench.decisions --only 'wide F16 32k'  # one model
 
 llama-server is the program in the variable ``LLAMA_SERVER``, or the program that ``make peers``
 builds.
@@ -29,19 +28,9 @@ from eliza_ffi.decisions import Choice
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 
-from .parts.figures import attempt, in_turns, median, quartiles, ratios
+from .parts import pages
+from .parts.figures import attempt, in_turns, median
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import (
-    add_filter,
-    bench_parser,
-    by_method,
-    notes_of,
-    page_of,
-    publish,
-    spread,
-    stored_or_measured,
-    versions_of,
-)
 from .parts.questions import (
     SUBJECTS,
     DecisionSubject,
@@ -71,6 +60,34 @@ SETTLING_SECONDS = 0.2
 """The pause before each way. The previous way's threads keep spinning for a moment."""
 
 SPARE_TOKENS = 1024
+NO_PARKING = {"parking": "off"}
+
+
+def ways_of(
+    model: Model, questions: Mapping[str, Choice], options: Sequence[str], port: int | None
+) -> dict[str, Callable[[str], Any]]:
+    """Return the ways to answer all questions about an input."""
+
+    def together(given: str) -> None:
+        forget(model)
+        model.decide(given, questions)
+
+    def one_by_one(given: str, forgets: bool = False) -> None:
+        forget(model)
+        for name, question in questions.items():
+            if forgets:
+                forget(model)
+            model.decide(given, {name: question})
+
+    ways: dict[str, Callable[[str], Any]] = {
+        OURS: together,
+        ONE_BY_ONE: one_by_one,
+        ONE_BY_ONE_ANEW: lambda given: one_by_one(given, forgets=True),
+    }
+    if port is not None:
+        body = {"questions": systemone_of(questions, options)}
+        ways[SYSTEMONE] = lambda given: asked(port, "/v1/systemone", {"state": given, **body})
+    return ways
 
 
 def forget(model: Model) -> None:
@@ -79,47 +96,8 @@ def forget(model: Model) -> None:
         model.binding.prefill(stream, [1])
 
 
-def timed(work: Callable[[], Any]) -> float:
-    """Return the seconds of a call."""
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
-
-
-def ways_of(
-    model: Model, questions: Mapping[str, Choice], options: Sequence[str], port: int | None
-) -> dict[str, Callable[[str], float]]:
-    """Return the ways to answer all questions about an input; each returns its seconds."""
-
-    def together(given: str) -> float:
-        forget(model)
-        return timed(lambda: model.decide(given, questions))
-
-    def one_by_one(given: str, forgets: bool = False) -> float:
-        forget(model)
-        seconds = 0.0
-        for name, question in questions.items():
-            if forgets:
-                forget(model)
-            one = {name: question}
-            seconds += timed(lambda one=one: model.decide(given, one))  # type: ignore[misc]
-        return seconds
-
-    ways: dict[str, Callable[[str], float]] = {
-        OURS: together,
-        ONE_BY_ONE: one_by_one,
-        ONE_BY_ONE_ANEW: lambda given: one_by_one(given, forgets=True),
-    }
-    if port is not None:
-        body = {"questions": systemone_of(questions, options)}
-        ways[SYSTEMONE] = lambda given: timed(
-            lambda: asked(port, "/v1/systemone", {"state": given, **body})
-        )
-    return ways
-
-
 def measure_cell(
-    subject: DecisionSubject, sizes: tuple[int, int, int], program: Path | None, n_threads: int
+    subject: DecisionSubject, sizes: tuple[int, int, int], program: Path | None
 ) -> dict[str, Any]:
     """Measure a model with one length of the inputs and one number of questions and options."""
     cell: dict[str, Any] = {"model": subject.name, **dict(zip(AXES, sizes, strict=True))}
@@ -134,89 +112,64 @@ def measure_cell(
         n_ctx = usage.input_tokens + SPARE_TOKENS
         # With one slot, and without copies of parked prompts, the slot holds exactly the prompts of
         # the current round.
-        model = opened.enter_context(
-            Model(path, n_slots=1, n_ctx=n_ctx, n_threads=n_threads, options={"parking": "off"})
-        )
+        model = opened.enter_context(Model(path, n_slots=1, n_ctx=n_ctx, options=NO_PARKING))
         port = None
         if program is not None and subject.is_decision_model:
-            threads = n_threads or int(model.describe()["threads"])
             # The setting that the server uses for requests with a shared prefix.
             more = ("--kv-unified",) if n_questions > 1 else ()
-            starting = serving(program, path, n_questions, n_ctx, threads, (), more)
+            n_threads = int(model.describe()["threads"])
+            starting = serving(program, path, n_questions, n_ctx, n_threads, (), more)
             server = attempt(problems, SYSTEMONE, opened.enter_context, starting)
             port = None if server is None else server.port
         ways = ways_of(model, questions, options, port)
-        rounds: dict[str, list[float]] = {name: [] for name in ways}
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
         ways[OURS](input_of(model.tokenize, 8, -1))  # reads the file, tokenizes the questions
         for turn, names in enumerate(in_turns(ways, ROUNDS)):
             given = input_of(model.tokenize, n_tokens, turn)
             for name in names:
-                if sum(rounds[name]) > SECONDS[subject.is_wide]:
-                    continue
-                time.sleep(SETTLING_SECONDS)
-                seconds = attempt(problems, name, ways[name], given)
-                if seconds is not None:
-                    rounds[name].append(seconds)
+                if sum(seconds[name]) <= SECONDS[subject.is_wide]:
+                    time.sleep(SETTLING_SECONDS)
+                    begin = time.perf_counter()
+                    attempt(problems, name, ways[name], given)
+                    seconds[name].append(time.perf_counter() - begin)
+    ms = {name: 1e3 * median(each) for name, each in seconds.items() if name not in problems}
     cell |= {"tokens": usage.input_tokens, "passes": usage.forward_passes, "problems": problems}
-    cell["ways"] = {
-        name: {
-            "request_ms": median(listed) * 1e3,
-            "decisions_per_second": n_questions / median(listed),
-            "times_ours": quartiles(ratios(listed, rounds[OURS])),
-        }
-        for name, listed in rounds.items()
-        if listed
-    }
-    return cell
+    return {**cell, "ways": ms}
 
 
-def run(only: Sequence[str], n_threads: int = 0) -> dict[str, Any]:
-    """Measure models and return the results.
-
-    If the run is interrupted with Ctrl-C, the results have the cells measured so far.
-    """
+def run(only: Sequence[str]) -> dict[str, Any]:
+    """Measure models and return the results."""
     program, server = find_llama_server()
-    cells = []
-    try:
-        for subject in SUBJECTS:
-            if not only or subject.name in only:
-                for sizes in WIDE if subject.is_wide else SMALL:
-                    cells.append(measure_cell(subject, sizes, program, n_threads))
-    except KeyboardInterrupt:
-        print(f"interrupted after {len(cells)} cells", file=sys.stderr)
-    plan = {"rounds": ROUNDS, "threads": n_threads}
-    facts = {"machine": machine_facts(), "peers": [asdict(server)], "plan": plan}
-    return {**facts, "cells": cells}
+    cells = [
+        measure_cell(subject, sizes, program)
+        for subject in SUBJECTS
+        if not only or subject.name in only
+        for sizes in (WIDE if subject.is_wide else SMALL)
+    ]
+    return {"machine": machine_facts(), "peers": [asdict(server)], "cells": cells}
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return the table of the ratios and the table of the measured figures, then notes."""
+    """Return the table, then notes."""
     cells = results["cells"]
-    ways = [name for name in WAYS if any(name in cell["ways"] for cell in cells)]
     named = [(_name(cell), cell) for cell in cells]
 
-    def table(ways: Sequence[str], show: Callable[[Any], str]) -> str:
-        head = ["model", "input", "questions", "options", "tokens", "passes"]
-        rows = [
-            [
-                cell["model"],
-                *(f"{cell[name]:,}" for name in (*AXES, "tokens", "passes")),
-                *by_method(cell["ways"], ways, show),
-            ]
-            for cell in cells
-        ]
-        return markdown_table([*head, *ways], rows, left=1)
+    def row(cell: dict[str, Any]) -> list[str]:
+        def show(ms: float) -> str:
+            return f"{number(ms)} ({number(ms / cell['ways'][OURS])})"
 
-    versions = versions_of(results["peers"], "not available")
-    return page_of(
-        f"{machine_line(results['machine'])} {versions}." + disturbance(named),
-        f"Time relative to {OURS} with all questions in one call: 2 means twice as long. Median "
-        "over the inputs, and the quartiles in parentheses",
-        table(ways[1:], lambda way: spread(way["times_ours"])),
-        "Milliseconds per request: median. *Tokens*: the input once and all questions. *Passes*: "
-        f"the forward passes of {OURS}",
-        table(ways, lambda way: number(way["request_ms"])),
-        notes_of(results, named, "Left out or failed:"),
+        sizes = (f"{cell[name]:,}" for name in (*AXES, "tokens", "passes"))
+        return [cell["model"], *sizes, *pages.by_method(cell["ways"], WAYS, show)]
+
+    head = ["model", "input", "questions", "options", "tokens", "passes", *WAYS]
+    return pages.page_of(
+        f"{machine_line(results['machine'])} {pages.versions_of(results['peers'])}."
+        + disturbance(named),
+        f"Milliseconds per request: median, and in parentheses relative to {OURS} with all "
+        "questions in one call. *Tokens*: the input once and all questions. *Passes*: the forward "
+        f"passes of {OURS}",
+        markdown_table(head, map(row, cells)),
+        pages.notes_of(results, named, "Left out or failed:"),
     )
 
 
@@ -229,15 +182,11 @@ def _name(cell: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [subject.name for subject in SUBJECTS]
-    parser = bench_parser("Compare ways to answer questions about an input.", merge=True)
-    add_filter(parser, "--only", "this model", choices=names)
-    threads = "compute threads of every way; 1 if other programs use the other cores"
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help=threads)
+    parser = pages.bench_parser("Compare ways to answer questions about an input.")
+    pages.add_filter(parser, "--only", "this model", choices=names)
     options = parser.parse_args(arguments)
-    results = stored_or_measured(
-        options, "decisions", lambda: run(options.only, options.threads), key=("model", *AXES)
-    )
-    return publish("decisions", results, markdown(results), options)
+    results = pages.stored_or_measured(options, "decisions", lambda: run(options.only))
+    return pages.publish("decisions", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,27 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from .choosing.cells import ChoiceEffort, Others, measure_cell
-from .choosing.report import markdown
-from .parts.machine import machine_facts
-from .parts.pages import bench_parser, publish, stored_or_measured
+from page_tables import markdown_table, number
+
+from .choosing.cells import (
+    AUTO,
+    GRAMMAR_FIRST,
+    GRAMMAR_LAST,
+    LLGUIDANCE,
+    XGRAMMAR,
+    ChoiceEffort,
+    Others,
+    measure_cell,
+)
+from .parts import pages
+from .parts.machine import machine_facts, machine_line
 from .parts.workload import MODELS, action_names, prompts
 
 CHOICES = (3, 30, 300)
 """Numbers of labels."""
 
 N_PROMPTS = 3
+THEIRS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR)
 EFFORT = ChoiceEffort(repeat=15, budget=1.5)
 
 
@@ -45,11 +56,40 @@ def run() -> dict[str, Any]:
     }
 
 
+def markdown(results: dict[str, Any]) -> str:
+    """Return the table of the time of a choice."""
+    cells = results["cells"]
+    named = [(f"{cell['model']} with {cell['choices']} labels", cell) for cell in cells]
+    rows = [
+        [
+            *(cell["model"], f"{cell['choices']:,}", f"{cell['n_vocab']:,}"),
+            *(number(cell["pass_ms"]), *_times(cell)),
+        ]
+        for cell in cells
+    ]
+    return pages.page_of(
+        f"{machine_line(results['machine'])} {pages.versions_of(results['peers'])}.",
+        "Milliseconds of processor time of a choice after a cached prompt: median, and how many "
+        "times as long as eliza-ffi. *Pass*: one forward pass",
+        markdown_table(["model", "labels", "vocabulary", "pass", "eliza-ffi", *THEIRS], rows),
+        pages.notes_of(results, named, "Failed:"),
+    )
+
+
+def _times(cell: dict[str, Any]) -> list[str]:
+    ours = cell["methods"][AUTO]["choice_ms"]
+
+    def show(figures: dict[str, Any]) -> str:
+        return f"{number(figures['choice_ms'])} ({number(figures['choice_ms'] / ours)})"
+
+    return [number(ours), *pages.by_method(cell["methods"], THEIRS, show)]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = bench_parser("Compare the time of a choice in eliza-ffi and in other libraries.")
+    parser = pages.bench_parser("Compare the time of a choice in eliza-ffi and in other libraries.")
     options = parser.parse_args(arguments)
-    results = stored_or_measured(options, "peers", run)
-    return publish("peers", results, markdown(results), options)
+    results = pages.stored_or_measured(options, "peers", run)
+    return pages.publish("peers", results, markdown(results), options)
 
 
 if __name__ == "__main__":

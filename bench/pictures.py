@@ -14,8 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import ranking, sizes, streams
-from .choosing import report
+from . import peers, ranking, sizes, streams
 from .choosing.cells import AUTO, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR
 from .parts.charts import GREY, OTHER, OURS, SERVER, Panel, Scale, picture
 from .parts.pages import RESULTS, Results, fill_sections, stored
@@ -25,7 +24,7 @@ DOCS = RESULTS.parent.parent / "docs"
 PAGES = (DOCS / "performance.md", DOCS / "explanation" / "measurements.md")
 TABLES = {
     "sizes": sizes.markdown,
-    "peers": report.markdown,
+    "peers": peers.markdown,
     "streams": streams.markdown,
     "ranking": ranking.markdown,
 }

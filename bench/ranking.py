@@ -26,17 +26,9 @@ from eliza_ffi.choices import PreparedLabels
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 
+from .parts import pages
 from .parts.figures import in_turns, mean, median, quartiles, ratios
 from .parts.machine import machine_facts, machine_line, noting_other_programs
-from .parts.pages import (
-    add_filter,
-    bench_parser,
-    by_method,
-    page_of,
-    publish,
-    spread,
-    stored_or_measured,
-)
 from .parts.workload import EMBEDDED, SMOLLM2, Subject, wide
 
 TOP = 5
@@ -52,7 +44,8 @@ WAYS = (RANK, CHOOSE, GREEDY, ALL, LLGUIDANCE)
 label with the token masks of llguidance."""
 
 MOST_TOKENS = 64
-LEAST_ROUNDS = 3
+LEAST_ROUNDS, SECONDS = 3, 30.0
+"""The fewest rounds, and the time after which no other round begins."""
 
 N_CTX = 2048
 
@@ -138,29 +131,20 @@ SETS = (
 
 
 @dataclass(frozen=True)
-class RankEffort:
-    """How long to measure."""
-
-    rounds: int  # The most rounds. Each has another input, as long as there are some.
-    # After this time, no round begins, unless there were fewer than `LEAST_ROUNDS`.
-    seconds: float = 30.0
-
-
-@dataclass(frozen=True)
 class RankSubject:
     """A model, the labels that it ranks, and how long to measure."""
 
     model: Subject
     sets: tuple[MultiLabel, ...]
-    effort: RankEffort
+    rounds: int  # The most rounds. Each has another input, as long as there are some.
 
 
 # All tokens are equally probable to an indifferent model: the worst case of a search.
 INDIFFERENT = wide("wide, indifferent", "llama-spm", logit_std=0.0)
 SUBJECTS = (
-    RankSubject(EMBEDDED, SETS, RankEffort(rounds=16)),
-    RankSubject(SMOLLM2, NAMES, RankEffort(rounds=8)),
-    RankSubject(INDIFFERENT, NAMES[:3], RankEffort(rounds=5)),
+    RankSubject(EMBEDDED, SETS, 16),
+    RankSubject(SMOLLM2, NAMES, 8),
+    RankSubject(INDIFFERENT, NAMES[:3], 5),
 )
 
 
@@ -212,19 +196,8 @@ def ways_of(model: Model, labels: PreparedLabels[str]) -> dict[str, Way]:
     return {**ways, LLGUIDANCE: guided}
 
 
-def measure_set(model: Model, labels: MultiLabel, effort: RankEffort) -> dict[str, Any]:
-    """Run all ways in turns and return the figures.
-
-    Returns
-    -------
-    dict
-        ``rounds``, the number of rounds; ``prepare_ms``, the time to prepare the labels; ``ways``,
-        for each way by name ``ms``, its time, and ``passes``, medians over the rounds;
-        ``all_over_rank``, the time of all scores divided by the time of `rank` in the same round,
-        and ``choose_over_greedy``, each as first quartile, median and third quartile;
-        ``probability``, the median probability of the best label; and ``greedy_is_best``, the share
-        of rounds in which the greedy label is the best one.
-    """
+def measure_set(model: Model, labels: MultiLabel, rounds: int) -> dict[str, Any]:
+    """Run all ways in turns and return the figures."""
     texts = labels.make(labels.n)
     begin = time.process_time()
     prepared = model.prepare_labels(texts)
@@ -235,8 +208,8 @@ def measure_set(model: Model, labels: MultiLabel, effort: RankEffort) -> dict[st
     for way in ways.values():
         way(f"{INPUTS[-1]}{labels.question}")  # warms up, and measures the cost of passes
     start = time.perf_counter()
-    for n_done, names in enumerate(in_turns(ways, effort.rounds)):
-        if n_done >= LEAST_ROUNDS and time.perf_counter() - start > effort.seconds:
+    for n_done, names in enumerate(in_turns(ways, rounds)):
+        if n_done >= LEAST_ROUNDS and time.perf_counter() - start > SECONDS:
             break
         prompt = f"Message: {INPUTS[n_done % len(INPUTS)]}{labels.question}"
         model.rank(prompt, prepared, max_passes=0)  # brings the prompt into the cache
@@ -250,15 +223,10 @@ def measure_set(model: Model, labels: MultiLabel, effort: RankEffort) -> dict[st
         "rounds": len(best),
         "prepare_ms": prepare_ms,
         "ways": {
-            name: {
-                "ms": median(ms[name]),
-                "passes": median([each.forward_passes for each in found[name]]),
-            }
-            for name in ways
+            name: {"ms": median(ms[name]), "passes": median([each.forward_passes for each in runs])}
+            for name, runs in found.items()
         },
         "all_over_rank": [*quartiles(ratios(ms[ALL], ms[RANK]))],
-        "choose_over_greedy": [*quartiles(ratios(ms[CHOOSE], ms[GREEDY]))],
-        "probability": median([each.probability or 0.0 for each in found[RANK]]),
         "greedy_is_best": mean([a == b for a, b in zip(best, greedy, strict=True)]),
     }
 
@@ -268,14 +236,10 @@ def measure(subject: RankSubject) -> list[dict[str, Any]]:
     cells = []
     with Model(subject.model.path(), n_ctx=N_CTX, n_threads=1) as model:
         for labels in subject.sets:
-            cell: dict[str, Any] = {
-                "model": subject.model.name,
-                "labels": labels.name,
-                "kind": labels.kind,
-                "n": labels.n,
-            }
+            cell: dict[str, Any] = {"model": subject.model.name, "labels": labels.name}
+            cell |= {"kind": labels.kind, "n": labels.n}
             with noting_other_programs(cell, f"{subject.model.name}, {labels.name}"):
-                cell |= measure_set(model, labels, subject.effort)
+                cell |= measure_set(model, labels, subject.rounds)
             cells.append(cell)
     return cells
 
@@ -294,8 +258,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         [
             f"{cell['model']}, {cell['labels']}",
             number(cell["prepare_ms"]),
-            *by_method(cell["ways"], WAYS, lambda way: number(way["ms"])),
-            spread(cell["all_over_rank"], number),
+            *pages.by_method(cell["ways"], WAYS, lambda way: number(way["ms"])),
+            pages.spread(cell["all_over_rank"], number),
             *(f"{cell['ways'][way]['passes']:g}" for way in (RANK, ALL)),
             f"{cell['greedy_is_best']:.0%}",
         ]
@@ -303,7 +267,7 @@ def markdown(results: Mapping[str, Any]) -> str:
     ]
     head = ["model, labels", "prepare once", *WAYS, "all scores / rank"]
     head += ["passes of rank", "passes of all scores", "greedy is best"]
-    return page_of(
+    return pages.page_of(
         machine_line(results["machine"]),
         "Milliseconds of processor time after the prompt; forward passes; and how often the greedy "
         "label is the best one. Medians of the rounds (quartiles)",
@@ -312,15 +276,15 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = bench_parser(
-        "Measure how long it takes to find the most probable labels of many.", merge=True
-    )
+    parser = pages.bench_parser("Find the most probable labels of many.", merge=True)
     names = [subject.model.name for subject in SUBJECTS]
-    add_filter(parser, "--only", "this model", choices=names)
+    pages.add_filter(parser, "--only", "this model", choices=names)
     options = parser.parse_args(arguments)
     wanted = [each for each in SUBJECTS if each.model.name in (options.only or names)]
-    results = stored_or_measured(options, "ranking", lambda: run(wanted), key=("model", "labels"))
-    return publish("ranking", results, markdown(results), options)
+    results = pages.stored_or_measured(
+        options, "ranking", lambda: run(wanted), key=("model", "labels")
+    )
+    return pages.publish("ranking", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -21,17 +21,9 @@ from page_tables import markdown_table, number
 
 from eliza_ffi.model import Model
 
+from .parts import pages
 from .parts.figures import attempt, median
 from .parts.machine import machine_facts, machine_line, noting_other_programs
-from .parts.pages import (
-    bench_parser,
-    by_method,
-    notes_of,
-    page_of,
-    publish,
-    stored_or_measured,
-    versions_of,
-)
 from .parts.workload import EMBEDDED, GEMMA, LARGE, SMOLLM2, Subject
 from .together.llama_server import find_llama_server, serving
 from .together.streams import CHOICES, RandomPrompts
@@ -88,23 +80,23 @@ def markdown(results: Mapping[str, Any]) -> str:
     """Return the table."""
     named = [(cell["model"], cell) for cell in results["cells"]]
     rows = [
-        [name, *by_method(cell["ways"], WAYS, lambda way: number(way["ms"]))]
+        [name, *pages.by_method(cell["ways"], WAYS, lambda way: number(way["ms"]))]
         for name, cell in named
     ]
-    return page_of(
-        f"{machine_line(results['machine'])} {versions_of(results['peers'])}.",
+    return pages.page_of(
+        f"{machine_line(results['machine'])} {pages.versions_of(results['peers'])}.",
         f"Milliseconds of processor time of a choice among {len(CHOICES)} labels, after a prompt "
         f"of {PROMPT_TOKENS} tokens: median",
         markdown_table(["model", *WAYS], rows),
-        notes_of(results, named, "Failed:"),
+        pages.notes_of(results, named, "Failed:"),
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = bench_parser("Measure the processor time of a choice with its prompt.")
+    parser = pages.bench_parser("Measure the processor time of a choice with its prompt.")
     options = parser.parse_args(arguments)
-    results = stored_or_measured(options, "sizes", run)
-    return publish("sizes", results, markdown(results), options)
+    results = pages.stored_or_measured(options, "sizes", run)
+    return pages.publish("sizes", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -29,18 +29,9 @@ from page_tables import markdown_table, number
 
 from eliza_ffi.model import Model
 
+from .parts import pages
 from .parts.figures import attempt, in_turns, percentiles, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import (
-    add_filter,
-    bench_parser,
-    by_method,
-    notes_of,
-    page_of,
-    publish,
-    spread,
-    stored_or_measured,
-)
 from .parts.workload import wide
 from .together.llama_server import SETTLING_SECONDS, LlamaServer, find_llama_server, serving
 from .together.streams import (
@@ -102,17 +93,8 @@ def measure_cell(
 ) -> dict[str, Any]:
     """Measure one model with some streams, with every method.
 
-    Parameters
-    ----------
-    program
-        llama-server; None = it is not available.
-
-    Returns
-    -------
-    dict
-        ``writing`` and ``choosing``, with the figures of each method: its rate and the ratio of
-        eliza-ffi's rate to it in the same round, both as quartiles, and the milliseconds of a token
-        or choice; ``problems``, the errors of servers; and the facts about other programs.
+    `program` is llama-server, or None if it is not available. The figures are rates, the ratios of
+    eliza-ffi's rate to them in the same round, both as quartiles, and milliseconds.
     """
     problems: dict[str, str] = {}
     cell: dict[str, Any] = {"model": name, "streams": n_streams, "problems": problems}
@@ -205,7 +187,7 @@ def markdown(results: Mapping[str, Any]) -> str:
     head = ["model", "streams"]
     for what in ("tokens per second", "choices per second"):
         head += [f"{what}, {OURS}", SERVER, "ratio (quartiles)", "ratio, our settings"]
-    return page_of(
+    return pages.page_of(
         f"{machine_line(results['machine'])} Medians of {plan['rounds']} rounds of text "
         f"({plan['tokens']} tokens after {PROMPT_TOKENS}) and {plan['choice_rounds']} of choices "
         f"({len(CHOICES)} labels after {CHOICE_PROMPT_TOKENS} tokens). *Ratio*: {OURS} / {SERVER} "
@@ -221,23 +203,23 @@ def markdown(results: Mapping[str, Any]) -> str:
                 for cell in cells
             ),
         ),
-        notes_of(results, named, "Failed:"),
+        pages.notes_of(results, named, "Failed:"),
     )
 
 
 def _rates(ways: Mapping[str, Any], figure: str) -> list[str]:
     """Return the rates of both programs, and the ratios."""
     return [
-        *by_method(ways, (OURS, SERVER), lambda way: number(way[figure][1])),
-        *by_method(ways, (SERVER,), lambda way: spread(way["times_theirs"])),
-        *by_method(ways, (SERVER_EQUAL,), lambda way: number(way["times_theirs"][1])),
+        *pages.by_method(ways, (OURS, SERVER), lambda way: number(way[figure][1])),
+        *pages.by_method(ways, (SERVER,), lambda way: pages.spread(way["times_theirs"])),
+        *pages.by_method(ways, (SERVER_EQUAL,), lambda way: number(way["times_theirs"][1])),
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = bench_parser("Measure many streams at once.", merge=True)
-    add_filter(parser, "--only", "this model", choices=MODELS)
-    add_filter(parser, "--streams", "N streams", type=int, metavar="N")
+    parser = pages.bench_parser("Measure many streams at once.", merge=True)
+    pages.add_filter(parser, "--only", "this model", choices=MODELS)
+    pages.add_filter(parser, "--streams", "N streams", type=int, metavar="N")
     parser.add_argument("--model", type=Path, metavar="FILE", help="measure this model; print only")
     options = parser.parse_args(arguments)
     if not set(options.streams) <= set(STREAMS):
@@ -247,13 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(markdown(run(own, options.streams or (1, 8), QUICK)))
         return 0
     models = {name: MODELS[name] for name in options.only or MODELS}
-    results = stored_or_measured(
+    results = pages.stored_or_measured(
         options,
         "streams",
         lambda: run(models, options.streams or STREAMS, FULL),
         key=("model", "streams"),
     )
-    return publish("streams", results, markdown(results), options)
+    return pages.publish("streams", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -133,14 +133,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--again", action="store_true", help="measure what is stored again")
     add("--render", action="store_true", help="show the stored results; measure nothing")
     add("--json", type=Path, default=RESULTS / "answers.json", metavar="FILE", help="the results")
-    add(
-        "--docs",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="fill the section of this page that has the name of the results",
-    )
+    docs = "fill the section of this page that has the name of the results"
+    add("--docs", type=Path, action="append", default=[], metavar="FILE", help=docs)
     add("--plot", type=Path, metavar="FILE", help="draw a picture")
     return parser
 

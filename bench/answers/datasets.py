@@ -170,12 +170,8 @@ def _ticket_rows() -> Iterator[Row]:
 # The questions.
 
 TREC_COARSE = {
-    "ABBR": "abbreviation",
-    "ENTY": "entity",
-    "DESC": "description",
-    "HUM": "human",
-    "LOC": "location",
-    "NUM": "number",
+    **{"ABBR": "abbreviation", "ENTY": "entity", "DESC": "description"},
+    **{"HUM": "human", "LOC": "location", "NUM": "number"},
 }
 _TREC = Choice(
     "What kind of answer does the question ask for?",

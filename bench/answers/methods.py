@@ -66,13 +66,7 @@ Settings: TypeAlias = Callable[[Model, DataSet, Question], dict[str, Any]]
 """Returns the arguments of `Model.decide_many` for a question about a data set."""
 
 
-def our_method(
-    name: str,
-    settings: Settings,
-    n_labels: int = 0,
-    per_option: int = 0,
-    reads_options: bool = True,
-) -> AnswerMethod:
+def our_method(name: str, settings: Settings, per_option: int = 0) -> AnswerMethod:
     """Return a method of ours, whose settings are computed once for each question."""
 
     def open_ours(subject: Subject, _: ExitStack) -> Ask:
@@ -87,7 +81,7 @@ def our_method(
 
         return ask
 
-    return AnswerMethod(name, open_ours, n_labels, per_option, reads_options)
+    return AnswerMethod(name, open_ours, per_option=per_option)
 
 
 def fixed(**settings: Any) -> Settings:
@@ -109,11 +103,7 @@ def learned_methods(
     """Return a method of :mod:`.learned` for each number of labels."""
     return [
         AnswerMethod(
-            f"{name}, {n} labels",
-            partial(open_learned, n),
-            n,
-            reads_options=False,
-            is_timed=False,
+            f"{name}, {n} labels", partial(open_learned, n), n, reads_options=False, is_timed=False
         )
         for n in LABELS
     ]

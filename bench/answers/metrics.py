@@ -30,7 +30,6 @@ def figures_of(probabilities: Probabilities, targets: Sequence[int]) -> dict[str
         "nll": nll(np.log(np.maximum(probabilities, LEAST)), targets),
         "ece": equal_mass_error(sure, right),
         "calibrated_ece": calibrated_error(sure),
-        "largest_share": float(np.bincount(answers).max() / len(answers)),
     }
 
 

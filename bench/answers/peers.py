@@ -164,18 +164,12 @@ def open_typed_gguf(subject: Subject, stack: ExitStack) -> Ask:
     if program is None:
         raise RuntimeError(f"its libraries: {MISSING}")
     home = stack.enter_context(TemporaryDirectory())
+    command = [sys.executable, "-m", "bench.answers.typed_gguf_worker", str(subject.path)]
+    folders = {"TYPED_GGUF_RUNTIME_DIR": str(program.parent), "TYPED_GGUF_HOME": home}
+    pipe, variables = subprocess.PIPE, {**os.environ, **folders}
     worker = stack.enter_context(
         subprocess.Popen(
-            [sys.executable, "-m", "bench.answers.typed_gguf_worker", str(subject.path)],
-            env={
-                **os.environ,
-                "TYPED_GGUF_RUNTIME_DIR": str(program.parent),
-                "TYPED_GGUF_HOME": home,
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
+            command, env=variables, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
         )
     )
     options: dict[str, Any] = {"threads": subject.n_threads}
@@ -326,23 +320,17 @@ def open_anyjev(subject: Subject, _: ExitStack) -> Ask:
 
 
 MAJORITY = "majority class"
+UNLISTED = partial(open_written_prompt, lists_options=False)
 PEERS = (
     AnswerMethod(MAJORITY, open_majority, reads_options=False),
-    AnswerMethod(
-        "plain prompt, no list",
-        partial(open_written_prompt, lists_options=False),
-        reads_options=False,
-    ),
+    AnswerMethod("plain prompt, no list", UNLISTED, reads_options=False),
     AnswerMethod("plain prompt, list", partial(open_written_prompt, lists_options=True)),
     AnswerMethod("llama-server, hand-written loop", open_server),
     AnswerMethod("typed-gguf", open_typed_gguf, most_rows=50),
     AnswerMethod("AnyJev", open_anyjev),
     *(
         AnswerMethod(
-            f"{name}, {n} labels",
-            partial(open_classifier, features, n),
-            n_labels=n,
-            reads_options=False,
+            f"{name}, {n} labels", partial(open_classifier, features, n), n, reads_options=False
         )
         for name, features in (("TF-IDF", tf_idf), ("MiniLM", mini_lm))
         for n in LABELS

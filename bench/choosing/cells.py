@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 from ..model import Alternatives, TimedChoice, Workbench
 from ..parts.figures import attempt, mean, median
-from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.modes import STRICT_GUIDED, TRIE, Method
 from ..parts.workload import Subject
@@ -78,9 +78,13 @@ class Others:
         Raises
         ------
         SystemExit
-            If the library of test hooks has not been built.
+            If the library of test hooks, which is beside our library, has not been built.
         """
-        return cls(tuple(map(Peer.find, PICKERS)), Logits(find_hooks()))
+        library = Library().path
+        hooks = library.with_name(library.name.replace("libelizainference", "libeliza_test_hooks"))
+        if not hooks.is_file():
+            raise SystemExit(f"{hooks} is missing: run 'make cpu-with-tests'")
+        return cls(tuple(map(Peer.find, PICKERS)), Logits(hooks))
 
 
 def measure_cell(

@@ -183,11 +183,8 @@ def measure_peer(
 ) -> float:
     """Run a mask library along the tokens of known labels.
 
-    Returns
-    -------
-    float
-        Milliseconds to compute the masks of a choice, apply them, take the argmax and accept the
-        tokens, without forward passes; the median over the prompts.
+    Returns the milliseconds to compute the masks of a choice, apply them, take the argmax and
+    accept the tokens, without forward passes; the median over the prompts.
     """
     choices: list[float] = []
     for tokens, rows in walks:

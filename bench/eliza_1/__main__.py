@@ -33,35 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.eliza_1", description="Answer elizaOS's eliza-1 tasks."
     )
-    _add_arguments(parser)
+    add = parser.add_argument
+    tasks = f"{', '.join(TASKS)}, action:NAME or all"
+    add("--task", required=True, metavar="TASK", help=tasks)
+    add("--action", metavar="NAME", help="with --task action: only this action")
+    add("--mode", choices=(*MODES, "all"), required=True, help="how answers are generated")
+    add("--limit", type=int, metavar="N", help="only the first N cases of a task")
+    most = "at most N tokens per answer; with strict-trie-ffi, per free value (128)"
+    add("--max-tokens", type=int, default=128, metavar="N", help=most)
+    chat = "use the chat template, with an instruction about the format of the answer"
+    add("--chat", action="store_true", help=chat)
+    add("--output", metavar="FILE", help="write all answers to FILE, as JSON")
     return run_program(parser, _run, arguments)
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--task",
-        required=True,
-        metavar="TASK",
-        help=f"{', '.join(TASKS)}, action:NAME or all",
-    )
-    parser.add_argument("--action", metavar="NAME", help="with --task action: only this action")
-    parser.add_argument(
-        "--mode", choices=(*MODES, "all"), required=True, help="how answers are generated"
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N cases of a task")
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        default=128,
-        metavar="N",
-        help="at most N tokens per answer; with strict-trie-ffi, per free value (128)",
-    )
-    parser.add_argument(
-        "--chat",
-        action="store_true",
-        help="use the chat template, with an instruction about the format of the answer",
-    )
-    parser.add_argument("--output", metavar="FILE", help="write all answers to FILE, as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:

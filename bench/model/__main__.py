@@ -23,17 +23,9 @@ from eliza_ffi.cli.console import UsageError, open_model, read_labels
 from eliza_ffi.cli.files import check_output, read_bytes, read_text
 from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
 from eliza_ffi.library.protocol import Tokens
-from eliza_ffi.model import Model
 
 from ..parts.figures import mean, median, percentile
-from ..parts.modes import (
-    CHOICE_MODES,
-    GRAMMAR_ORDERS,
-    STRICT_GUIDED,
-    TOKENIZATIONS,
-    UNGUIDED,
-    Method,
-)
+from ..parts.modes import CHOICE_MODES, STRICT_GUIDED, UNGUIDED, Method
 from ..parts.programs import run_program
 from .alternatives import Alternatives
 from .workbench import TimedChoice, Workbench
@@ -145,43 +137,21 @@ def _median_rate(answers: Sequence[TimedChoice]) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.model", description="Measure choices.")
-    parser.add_argument(
-        "--mode", choices=CHOICE_MODES, required=True, help="how the label is chosen"
-    )
-    prompts = parser.add_mutually_exclusive_group(required=True)
-    prompts.add_argument(
-        "--prompt", action="append", metavar="TEXT", help="the prompt; repeat for more prompts"
-    )
-    prompts.add_argument(
-        "--prompt-file",
-        action="append",
-        metavar="FILE",
-        help="read the prompt from FILE, without its last newline; repeat for more prompts",
-    )
-    answers = parser.add_mutually_exclusive_group(required=True)
-    answers.add_argument(
-        "--labels-file", metavar="FILE", help="the labels, one per line; - = standard input"
-    )
-    answers.add_argument(
-        "--token-tree-descriptor", metavar="FILE", help="the labels as a JSON payload"
-    )
-    parser.add_argument(
-        "--grammar-order",
-        choices=GRAMMAR_ORDERS,
-        default="last",
-        help="first: mask the vocabulary before sampling; last: mask it only if the sampled token "
-        "is not allowed (last)",
-    )
-    parser.add_argument(
-        "--tokenization",
-        choices=TOKENIZATIONS,
-        default="canonical",
-        help="canonical: one tokenization per label; any: all tokens that spell it (canonical)",
-    )
-    parser.add_argument(
-        "--repeat", type=int, default=20, metavar="N", help="timed choices per prompt (20)"
-    )
-    parser.add_argument("--output", metavar="FILE", help="write the JSON to FILE (standard output)")
+    add = parser.add_argument
+    add("--mode", choices=CHOICE_MODES, required=True, help="how the label is chosen")
+    prompts = parser.add_mutually_exclusive_group(required=True).add_argument
+    prompts("--prompt", action="append", metavar="TEXT", help="the prompt; repeat for more prompts")
+    text = "read the prompt from FILE, without its last newline; repeat for more prompts"
+    prompts("--prompt-file", action="append", metavar="FILE", help=text)
+    answers = parser.add_mutually_exclusive_group(required=True).add_argument
+    answers("--labels-file", metavar="FILE", help="the labels, one per line; - = standard input")
+    answers("--token-tree-descriptor", metavar="FILE", help="the labels as a JSON payload")
+    text = "first: mask the vocabulary before sampling; last: only if a token is not allowed (last)"
+    add("--grammar-order", choices=("last", "first"), default="last", help=text)
+    text = "canonical: one tokenization per label; any: all tokens that spell it (canonical)"
+    add("--tokenization", choices=("canonical", "any"), default="canonical", help=text)
+    add("--repeat", type=int, default=20, metavar="N", help="timed choices per prompt (20)")
+    add("--output", metavar="FILE", help="write the JSON to FILE (standard output)")
     return run_program(parser, _run, arguments)
 
 
@@ -195,21 +165,21 @@ def _run(arguments: argparse.Namespace) -> int:
     ]
     if not all(texts):
         raise UsageError("--prompt, --prompt-file: expected a non-empty text")
-    method = Method(
-        arguments.mode,
-        grammar_order=arguments.grammar_order,
-        tokenization=arguments.tokenization,
-    )
+    orders = {"grammar_order": arguments.grammar_order, "tokenization": arguments.tokenization}
+    method = Method(arguments.mode, **orders)
     descriptor = arguments.token_tree_descriptor
     data = read_bytes(descriptor) if descriptor is not None else None
     labels = read_labels(arguments) if data is None else []
     with open_model(arguments) as model:
         prompts = [model.tokenize(text, add_special=True, parse_special=True) for text in texts]
-        alternatives = (
-            Alternatives.of_texts(model, labels)
-            if data is None
-            else _of_payload(model, data, descriptor)
-        )
+        try:
+            alternatives = (
+                Alternatives.of_texts(model, labels)
+                if data is None
+                else Alternatives.of_payload(model, data)
+            )
+        except TokenTrieError as error:
+            raise InvalidArgumentError(f"{descriptor}: cannot read labels: {error}") from error
         report = measure(Workbench(model, alternatives), prompts, method, repeat=arguments.repeat)
     text = json.dumps(asdict(report), ensure_ascii=False, indent=2) + "\n"
     if arguments.output is None:
@@ -217,13 +187,6 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         Path(arguments.output).write_text(text, encoding="utf-8")
     return 0
-
-
-def _of_payload(model: Model, data: bytes, path: str) -> Alternatives:
-    try:
-        return Alternatives.of_payload(model, data)
-    except (InvalidArgumentError, TokenTrieError) as error:
-        raise InvalidArgumentError(f"{path}: cannot read labels: {error}") from error
 
 
 if __name__ == "__main__":

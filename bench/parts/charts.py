@@ -76,12 +76,10 @@ class Panel:
         self.dots(points, colour)
 
     def dots(self, points: Sequence[Point], colour: str, radius: float = 4.5) -> None:
-        """Draw dots."""
         for x, y in map(self.at, points):
             self.marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"/>')
 
     def bar(self, begin: Point, end: Point, colour: str, width: float, opacity: float) -> None:
-        """Draw a straight bar."""
         (x1, y1), (x2, y2) = self.at(begin), self.at(end)
         self.marks.append(
             f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}" '
@@ -123,7 +121,6 @@ class Panel:
 def text(
     x: float, y: float, words: str, anchor: str = "start", kind: str = "", colour: str = ""
 ) -> str:
-    """Return a line of text."""
     style = f' style="fill: {colour}"' if colour else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}"{style}>'

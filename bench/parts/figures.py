@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,14 +13,7 @@ T = TypeVar("T")
 Values = Sequence[float] | NDArray[Any]
 
 
-def mean(values: Values) -> float:
-    """Return the mean of one or more values."""
-    return float(np.mean(np.asarray(values)))
-
-
-def median(values: Values) -> float:
-    """Return the median of one or more values."""
-    return float(np.median(np.asarray(values)))
+mean, median = statistics.fmean, statistics.median
 
 
 def percentile(values: Values, percent: float) -> float:
@@ -29,15 +23,12 @@ def percentile(values: Values, percent: float) -> float:
 
 def quartiles(values: Values) -> tuple[float, float, float]:
     """Return the first quartile, the median and the third quartile."""
-    return percentile(values, 25), median(values), percentile(values, 75)
+    low, middle, high = np.percentile(np.asarray(values), [25, 50, 75])
+    return float(low), float(middle), float(high)
 
 
-def percentiles(
-    values: Values,
-    # The pattern of the keys, such as ``"token_ms_*"``; ``*`` becomes ``p50`` or ``p99``.
-    name: str,
-) -> dict[str, float]:
-    """Return the median and the 99th percentile as a dict with two keys."""
+def percentiles(values: Values, name: str) -> dict[str, float]:
+    """Return the median and the 99th percentile; ``*`` in the name becomes ``p50`` and ``p99``."""
     return {name.replace("*", f"p{each}"): percentile(values, each) for each in (50, 99)}
 
 
@@ -61,10 +52,9 @@ def in_turns(names: Iterable[str], n_rounds: int) -> Iterator[list[str]]:
 def attempt(
     problems: MutableMapping[str, str], name: str, work: Callable[..., T], *given: Any
 ) -> T | None:
-    """Return the result of a method of another library or program.
+    """Return the result of another program's method; None if it fails, or has failed before.
 
-    If the method fails now, or has failed before, the result is None, and `problems` has the error:
-    no error of another library may end a run.
+    `problems` gets the error, so that it does not end the run.
     """
     if name in problems:
         return None

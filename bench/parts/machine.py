@@ -20,12 +20,10 @@ DISTURBED = 0.1
 """A measurement is disturbed if other programs keep this many cores busy."""
 
 
-def machine_facts(
-    library: Path | None = None,  # the measured library; None = the default one
-) -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """Return the properties of the machine and the versions that figures depend on."""
     affinity = getattr(os, "sched_getaffinity", None)
-    with Model(library=library) as model:
+    with Model() as model:
         facts = model.describe()
     return {
         "cpu": _cpu_name(),
@@ -71,11 +69,7 @@ def noting_other_programs(
 
 
 def disturbance(cells: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """Return a sentence that names the disturbed cells.
-
-    In such cells all methods are slower than on a quiet machine. The sentence is empty if there are
-    none.
-    """
+    """Return a sentence that names the disturbed cells; it is empty if there are none."""
     named = [
         f"{name} ({cell['other_programs']:.1f} cores)"
         for name, cell in cells

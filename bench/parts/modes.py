@@ -22,17 +22,13 @@ MODES = (UNGUIDED, GUIDED, STRICT_GUIDED, TRIE)
 CHOICE_MODES = (UNGUIDED, STRICT_GUIDED, TRIE)
 """The modes for choices. The order of the grammar is a separate setting."""
 
-STRATEGIES = ("auto", "tree", "skip-ahead", "token-by-token")
-GRAMMAR_ORDERS = ("last", "first")
-TOKENIZATIONS = ("canonical", "any")
-
 
 @dataclass(frozen=True)
 class Method:
     """How a choice is made."""
 
     mode: str  # a mode in `CHOICE_MODES`
-    strategy: str = "auto"  # how the tokens of the trie are decoded: a strategy in `STRATEGIES`
+    strategy: str = "auto"  # how the tokens of the trie are decoded: ``"auto"``, ``"tree"``, ...
     # ``"first"``: the grammar masks the whole vocabulary before each token is sampled. ``"last"``:
     # a token is sampled and checked; the vocabulary is masked only if the token is not allowed.
     grammar_order: str = "last"

@@ -16,54 +16,27 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
 Results = dict[str, Any]
 
 
-def bench_parser(
-    description: str,
-    *,
-    merge: bool = False,  # whether to add ``--merge``; see `stored_or_measured`
-) -> argparse.ArgumentParser:
-    """Return a parser with the options for the output: ``--render``, ``--out`` and ``--docs``."""
+def bench_parser(description: str, *, merge: bool = False) -> argparse.ArgumentParser:
+    """Return a parser with the options for the output.
+
+    `merge` adds the option ``--merge``; see `stored_or_measured`.
+    """
     parser = argparse.ArgumentParser(description=description)
+    add = parser.add_argument
     if merge:
         text = "keep the stored results that this run does not measure"
-        parser.add_argument("--merge", action="store_true", help=text)
-    parser.add_argument(
-        "--render",
-        nargs="?",
-        type=Path,
-        const=Path(),
-        metavar="JSON",
-        help="show these results (the stored results); measure nothing",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help="folder of the results (bench/results)",
-    )
-    parser.add_argument(
-        "--docs",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="also write the tables between FILE's markers; can be repeated",
-    )
+        add("--merge", action="store_true", help=text)
+    text = "show these results (the stored results); measure nothing"
+    add("--render", nargs="?", type=Path, const=Path(), metavar="JSON", help=text)
+    text = "folder of the results (bench/results)"
+    add("--out", type=Path, default=RESULTS, metavar="DIR", help=text)
+    text = "also write the tables between FILE's markers; can be repeated"
+    add("--docs", type=Path, action="append", default=[], metavar="FILE", help=text)
     return parser
 
 
 def add_filter(parser: argparse.ArgumentParser, option: str, what: str, **more: Any) -> None:
-    """Add an option that limits the run to some models or cells.
-
-    Parameters
-    ----------
-    option
-        The option, such as ``--only``. It can be repeated; its value is a list.
-    what
-        The end of the help text "measure only ...", such as "this model".
-    **more
-        More arguments of `add_argument`.
-    """
+    """Add an option, whose value is a list, that limits the run to some models or cells."""
     text = f"measure only {what}; can be repeated"
     parser.add_argument(option, action="append", default=[], help=text, **more)
 
@@ -86,13 +59,8 @@ def stored_or_measured(
 ) -> Results:
     """Return the stored results with ``--render``, and measured results otherwise.
 
-    With ``--merge``, stored items and figures that were not measured are kept.
-
-    Raises
-    ------
-    SystemExit
-        If anything except the items and the date differs from the stored results, because then the
-        figures cannot be compared.
+    With ``--merge``, stored items and figures that were not measured are kept. Then nothing except
+    the items and the date may differ from the stored results.
     """
     file: Path = options.out / f"{name}.json"
     if options.render is not None:
@@ -118,19 +86,8 @@ def _state(results: Results, items: str) -> Any:
     return json.loads(json.dumps(state))  # turns tuples into lists, as in the stored results
 
 
-def publish(
-    name: str,
-    results: Mapping[str, Any],
-    tables: str,
-    options: argparse.Namespace,
-) -> int:
-    """Write ``NAME.json``, print the tables, and write them into documents.
-
-    Returns
-    -------
-    int
-        The exit code 0.
-    """
+def publish(name: str, results: Mapping[str, Any], tables: str, options: argparse.Namespace) -> int:
+    """Write ``NAME.json``, print the tables, write them into documents, and return 0."""
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{name}.json").write_text(as_json(results), encoding="utf-8")
     for page in options.docs:
@@ -163,12 +120,7 @@ def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
     """Write each section into a document, between the markers with its name.
 
     The markers are ``<!-- bench:NAME:begin -->`` and ``<!-- bench:NAME:end -->``. Sections without
-    markers are left out.
-
-    Raises
-    ------
-    ValueError
-        If the document has no markers for any section.
+    markers are left out, but the document must have markers for one of them.
     """
     text = file.read_text(encoding="utf-8")
     found = False
@@ -205,9 +157,9 @@ def by_method(
     return [show(methods[name]) if name in methods else "-" for name in names]
 
 
-def versions_of(peers: Iterable[Mapping[str, Any]], missing: str = "missing") -> str:
+def versions_of(peers: Iterable[Mapping[str, Any]]) -> str:
     """Return the names and versions of other libraries and programs."""
-    return ", ".join(f"{each['name']} {each['version'] or missing}" for each in peers)
+    return ", ".join(f"{each['name']} {each['version'] or 'missing'}" for each in peers)
 
 
 def notes_of(

@@ -35,20 +35,16 @@ class DecisionSubject(Subject):
 
 # In small models, the work outside the forward passes is visible; in wide models, forward passes
 # dominate. Decision models of the type pplx-decider have 255 labels of one token.
-_WIDE = {"n_embd": 1024, "n_layers": 13, "n_heads": 8}
-_Q4_K = {"tensor_type": "q4_k", **_WIDE}
+_SIZE: Any = {"n_embd": 1024, "n_layers": 13, "n_heads": 8}
 SUBJECTS = (
     DecisionSubject("small 32k", "llama-spm"),
     DecisionSubject("small decision model", "pplx-decider", is_decision_model=True),
-    DecisionSubject("wide Q4_K 32k", "llama-spm", **_Q4_K),  # type: ignore[arg-type]
-    DecisionSubject("wide Q4_K decision model", "pplx-decider", **_Q4_K, is_decision_model=True),  # type: ignore[arg-type]
-    DecisionSubject("wide F16 32k", "llama-spm", "f16", **_WIDE),  # type: ignore[arg-type]
+    DecisionSubject("wide Q4_K 32k", "llama-spm", "q4_k", **_SIZE),
+    DecisionSubject(
+        "wide Q4_K decision model", "pplx-decider", "q4_k", **_SIZE, is_decision_model=True
+    ),
+    DecisionSubject("wide F16 32k", "llama-spm", "f16", **_SIZE),
 )
-
-
-def subject_named(name: str) -> DecisionSubject:
-    """Return the model in `SUBJECTS` with this name."""
-    return next(each for each in SUBJECTS if each.name == name)
 
 
 def option_texts(count: int) -> list[str]:

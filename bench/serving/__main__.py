@@ -8,9 +8,8 @@ and the report shows the memory, files and threads of the process before and aft
     $ python -m bench.serving                        # 64 clients with 2,000 requests each (an hour)
     $ python -m bench.serving --quick                # a minute
     $ python -m bench.serving --batching off         # without shared passes
-    $ python -m bench.serving --chat --requests 200  # chat instead of decisions
     $ python -m bench.serving --beside               # 16 clients, compared with llama-server
-    $ python -m bench.serving --chat --beside        # streams of chat, compared with llama-server
+    $ python -m bench.serving --beside --chat        # streams of chat, compared with llama-server
     $ python -m bench.serving --beside --render --docs docs/serve.md    # measure nothing
 """
 
@@ -20,7 +19,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,19 +30,14 @@ from page_tables import markdown_table
 from eliza_ffi.model import Model
 
 from ..parts.figures import percentiles
-from ..parts.machine import (
-    disturbance,
-    machine_facts,
-    machine_line,
-)
+from ..parts.machine import disturbance, machine_facts, machine_line
 from ..parts.pages import add_filter, bench_parser, page_of, publish, stored_or_measured
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
 from .chat import CHAT_MODEL, CLIENTS, ChatEffort, chat_beside_llama_server, tables_of_chat
-from .chat_workload import chat_mixture
 from .clients import Outcome, ask_all, misbehave
 from .process import ServerProcess, running_server
-from .workload import Asked, mixture, with_answers
+from .workload import Asked, mixture
 
 N_DIFFERENT = 400
 """The number of different requests. Clients draw their requests from these."""
@@ -67,38 +61,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     program, peer = find_llama_server()
+    if given.chat and not given.beside:
+        parser.error("--chat: expected --beside, too")
     if given.beside and given.render is None and program is None:
         parser.error(str(peer.problem))
     if given.clients is None:
         given.clients = 16 if given.beside else 64
     if given.quick:
         given.clients, given.requests, given.inputs = 16, 20, 64
-    name, measure, page = _bench(given)
+    name, measure, page = BENCHES[given.beside + given.chat]
     results = stored_or_measured(given, name, lambda: measure(given))
     publish(name, results, page(results), given)
     return 1 if results.get("wrong") or results.get("lost") else 0
 
 
-def _bench(
-    given: argparse.Namespace,
-) -> tuple[str, Callable[[argparse.Namespace], dict[str, Any]], Callable[[dict[str, Any]], str]]:
-    """Return the name, the measurement and the page of the chosen benchmark."""
-    if given.beside and given.chat:
-        return "serving-chat-beside", _compare_chat, _page_of_chat
-    if given.beside:
-        return "serving-beside", _compare, _page_of_servers
-    return "serving-chat" if given.chat else "serving", _load, _page
-
-
 def _load(given: argparse.Namespace) -> dict[str, Any]:
     with Model(given.model, options={"batching": given.batching}) as model:
-        n = min(N_DIFFERENT, given.clients * 8)
-        asked = (
-            chat_mixture(n, given.seed, model)
-            if given.chat
-            else with_answers(mixture(n, given.seed), model)
-        )
-    with running_server(given.model, given.batching, given.queue, given.deadline) as server:
+        asked = mixture(min(N_DIFFERENT, given.clients * 8), given.seed, model)
+    options = ["--batching", given.batching, "--queue", given.queue, "--deadline", given.deadline]
+    with running_server(given.model, *options) as server:
         asyncio.run(ask_all(server.address, asked, 4, 10, ROUNDING, -1))  # the warm-up
         before = server.holds()
         begin = time.perf_counter()
@@ -238,6 +219,13 @@ def _page_of_chat(results: dict[str, Any]) -> str:
     return page_of(f"{line}{disturbed}", tables_of_chat(results))
 
 
+BENCHES = (
+    ("serving", _load, _page),
+    ("serving-beside", _compare, _page_of_servers),
+    ("serving-chat-beside", _compare_chat, _page_of_chat),
+)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = bench_parser("Test the server under load, or measure its speed.")
     parser.add_argument("--model", metavar="FILE", help="a GGUF file (the embedded model)")
@@ -255,7 +243,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batching", choices=("auto", "off"), default="auto")
     parser.add_argument("--quick", action="store_true", help="a short run, one minute")
     parser.add_argument("--beside", action="store_true", help="compare with llama-server")
-    parser.add_argument("--chat", action="store_true", help="ask for chat instead of decisions")
+    parser.add_argument("--chat", action="store_true", help="with --beside: streams of chat")
     add_filter(parser, "--only", "this model, with --beside", choices=BESIDE)
     return parser
 

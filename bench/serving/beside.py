@@ -64,10 +64,9 @@ def beside_llama_server(
         question = {"type": "choice", "instructions": INSTRUCTIONS, "choices": OPTIONS}
         file.write_text(json.dumps({SET: question}))
         n_threads = int(model.describe()["threads"])
+        options = ["--queue", n_clients, "--n-slots", N_SLOTS, "--n-ctx", n_ctx]
         with (
-            running_server(
-                str(path), "auto", n_clients, 600.0, N_SLOTS, n_ctx, questions=file
-            ) as ours,
+            running_server(path, *options, "--questions", file) as ours,
             serving(program, path, N_SLOTS, n_ctx, n_threads, (), ["--kv-unified"]) as theirs,
         ):
             addresses = {"ours": ours.address, "llama-server": (HOST, theirs.port)}

@@ -94,13 +94,7 @@ class Server:
     more: dict[str, Any]
 
     async def stream(self, text: str, n_tokens: int, answer: Answer | None = None) -> Answer:
-        """Stream the answer to a message.
-
-        Raises
-        ------
-        RuntimeError
-            If the status is not 200.
-        """
+        """Stream the answer to a message."""
         body = {
             "model": "any",
             "messages": [{"role": "user", "content": text}],
@@ -149,12 +143,8 @@ async def arrive_while_streaming(
 ) -> tuple[list[float], float]:
     """Send requests, one after the other, while other clients stream answers without a pause.
 
-    Returns
-    -------
-    list of float
-        The seconds to the first text of each request.
-    float
-        The tokens per second of the other clients.
+    Returns the seconds to the first text of each request, and the tokens per second of the other
+    clients.
     """
     answers = [Answer(0.0) for _ in texts]
     is_over = False
@@ -213,7 +203,7 @@ Lists = defaultdict[str, list[float]]
 def _streaming(
     servers: Servers, n_clients: int, texts: Callable[[int], list[str]], effort: ChatEffort
 ) -> dict[str, Any]:
-    rates, first = (Lists(list) for _ in range(2))
+    rates, first = Lists(list), Lists(list)
     for name, server, asked in _turns(servers, n_clients, texts, effort.rounds):
         answers = asyncio.run(stream_together(server, asked, effort.tokens))
         rates[name].append(tokens_per_second(answers))
@@ -279,7 +269,7 @@ def _servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
     n_ctx = N_SLOTS * TOKENS_A_SLOT
     run = partial(serving, program, path, N_SLOTS, n_ctx, n_threads, ())
     with (
-        running_server(str(path), "auto", N_SLOTS, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx) as ours,
+        running_server(path, "--n-slots", N_SLOTS, "--n-ctx", n_ctx) as ours,
         run(["--jinja"]) as theirs,
         run(["--jinja", "--kv-unified"]) as one_cache,
     ):

@@ -12,20 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from eliza_ffi.serve.http_error import SYSTEMONE_PATH
-
-from .chat_workload import CHAT_PATH, problem_with_chat
 from .wire import Connection, request_bytes
-from .workload import Asked
+from .workload import CHAT, SYSTEMONE, Asked, problem_with_chat
 
 MISBEHAVIOURS = (
-    "disconnects",
-    "sends slowly",
-    "sends half a header",
-    "sends no HTTP",
-    "sends broken JSON",
-    "reads slowly",
-    "does not read answers",
+    *("disconnects", "sends slowly", "sends half a header", "sends no HTTP"),
+    *("sends broken JSON", "reads slowly", "does not read answers"),
 )
 
 MOST_TRIES = 1000
@@ -144,7 +136,7 @@ def _difference(
         return f"expected status {asked.status}, got {status}: {json.dumps(answer)[:200]}"
     if status != 200:
         return "" if answer.keys() == {"error"} else "expected an error in OpenAI's format"
-    if asked.path == CHAT_PATH:
+    if asked.path == CHAT:
         problem, shares = problem_with_chat(asked, answer)
         distributions = [shares] if shares else []
         if problem:
@@ -221,7 +213,7 @@ async def _misbehave_once(
     elif how == "sends broken JSON":
         writer.write(request_bytes(asked.path, json.dumps(asked.body).encode()[:-1]))
         status, _, _ = await connection.answer()
-        expected = (422 if asked.path == SYSTEMONE_PATH else 400), 429
+        expected = (422 if asked.path == SYSTEMONE else 400), 429
         if status not in expected:
             raise RuntimeError(f"broken JSON: expected status {expected}, got {status}")
     elif how == "reads slowly":

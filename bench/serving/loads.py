@@ -17,9 +17,7 @@ import asyncio
 import itertools
 import json
 import os
-import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +38,7 @@ from ..parts.pages import bench_parser, by_method, page_of, publish, stored_or_m
 from ..parts.questions import input_of, option_texts
 from ..ranking import product_names
 from ..together.llama_server import GREEDY, HOST, chosen_text, find_llama_server, serving
+from .process import running_server
 from .throughput import Request, Served, over_http
 
 IS_REHEARSAL = bool(os.environ.get("REHEARSAL"))
@@ -210,18 +209,9 @@ def _our_server(path: Path) -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
         for n in SIZES:
             Path(folder, f"set{n}.json").write_text(json.dumps(questions(n)))
-        command = [sys.executable, "-m", "eliza_ffi", "serve", "--model", path, "--port", "0"]
-        command += ["--n-slots", max(CLIENTS), "--n-ctx", N_CTX, "--questions", folder]
-        server = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
-        try:
-            assert server.stdout is not None
-            ready = re.search(r"http://(.*?):(\d+)", server.stdout.readline())
-            if ready is None:
-                raise RuntimeError("eliza-ffi serve did not start")
-            yield ready[1], int(ready[2])
-        finally:
-            server.terminate()
-            server.wait()
+        slots = ("--n-slots", max(CLIENTS), "--n-ctx", N_CTX)
+        with running_server(path, *slots, "--questions", folder) as server:
+            yield server.address
 
 
 def markdown(results: dict[str, Any]) -> str:

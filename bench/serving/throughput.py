@@ -42,13 +42,7 @@ async def over_http(
     asked: Sequence[Sequence[Request]],
     n_clients: int,
 ) -> Served:
-    """Send requests with several clients at once.
-
-    Raises
-    ------
-    RuntimeError
-        If an answer has another status than 200.
-    """
+    """Send requests with several clients at once; each answer must have the status 200."""
     waiting = list(range(len(asked)))[::-1]
     seconds = [0.0] * len(asked)
     answers: list[list[Any]] = [[] for _ in asked]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -46,11 +47,8 @@ def find_llama_server() -> tuple[Path | None, Peer]:
     for program in places:
         if program.is_file():
             said = subprocess.run([program, "--version"], capture_output=True, text=True)
-            lines = (said.stderr + said.stdout).splitlines()
-            version = next((line for line in lines if line.startswith("version")), "")
-            return program, Peer(
-                "llama-server", version.removeprefix("version:").strip() or "?", None
-            )
+            version = re.search(r"^version: *(.+)", said.stderr + said.stdout, re.MULTILINE)
+            return program, Peer("llama-server", version[1].strip() if version else "?")
     problem = f"{places[0]} is missing: run 'make peers'"
     return None, Peer("llama-server", None, problem)
 
@@ -106,13 +104,7 @@ class LlamaServer:
 
 @contextmanager
 def asking(port: int, path: str, body: dict[str, Any]) -> Iterator[http.client.HTTPResponse]:
-    """Send a request on a new connection and yield the response.
-
-    Raises
-    ------
-    RuntimeError
-        If the status is not 200.
-    """
+    """Send a request on a new connection and yield the response; its status must be 200."""
     with closing(http.client.HTTPConnection(HOST, port, timeout=600.0)) as connection:
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         response = connection.getresponse()
@@ -146,24 +138,21 @@ def serving(
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
-    command = [program, "--model", model, "--host", HOST, "--port", str(port)]
-    command += ["--parallel", str(n_slots), "--ctx-size", str(n_ctx), "--no-webui"]
-    command += ["--threads", str(n_threads), "--threads-batch", str(n_threads)]
-    command += ["--cache-ram", "0"]  # no copies of old prompts: they are never used again
-    command += ["--log-disable", *more]
-    server = subprocess.Popen(
-        [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    command = [program, "--model", model, "--host", HOST, "--port", port, "--no-webui"]
+    command += ["--parallel", n_slots, "--ctx-size", n_ctx, "--log-disable"]
+    command += ["--threads", n_threads, "--threads-batch", n_threads]
+    command += ["--cache-ram", 0]  # no copies of old prompts: they are never used again
+    silent = subprocess.DEVNULL
+    server = subprocess.Popen([*map(str, command), *more], stdout=silent, stderr=silent)
     try:
         _wait_until_ready(server, port)
         yield LlamaServer(port, tuple(choices), server.pid)
     finally:
         server.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             server.wait(timeout=10.0)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        server.kill()  # does nothing if the server has ended
+        server.wait()
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], port: int) -> None:

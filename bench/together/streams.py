@@ -95,11 +95,7 @@ class Chosen:
 class OurStreams:
     """The streams of a model."""
 
-    def __init__(
-        self,
-        model: Model,
-        choices: Sequence[str],  # the labels
-    ) -> None:
+    def __init__(self, model: Model, choices: Sequence[str]) -> None:
         self._model = model
         self._choices = as_label_set(choices)
 
@@ -108,11 +104,6 @@ class OurStreams:
 
         If the model ends the text early, the generation restarts with a longer prompt: the prompt,
         and one more of its own first tokens for each restart.
-
-        Raises
-        ------
-        ElizaError
-            If the model ends the text `MOST_RESTARTS` times.
         """
         model, left = self._model, n_tokens
         for attempt in range(MOST_RESTARTS):
@@ -145,11 +136,7 @@ def _generated(
 class RandomPrompts:
     """Prompts of random tokens, which are in no cache. None of them is a control token."""
 
-    def __init__(
-        self,
-        model: Model,
-        seed: int,  # the same seed gives the same prompts
-    ) -> None:
+    def __init__(self, model: Model, seed: int) -> None:
         self._model = model
         self._random = random.Random(seed)
         self._n_vocab = int(model.describe()["model"]["n_vocab"])
