@@ -206,15 +206,6 @@ def test_malformed_answers_are_rejected(answers: Any, reason: str) -> None:
             read_examples([URGENT], [example])
 
 
-def test_a_single_question_takes_right_answers_without_its_name() -> None:
-    for question, answer in ((TONE, "sad"), (URGENT, True), (MOOD, 2), (TOPICS, ["money"])):
-        name = question.name
-        assert name is not None
-        alone = read_examples([question], [("w", answer), ("x", None)])
-        by_name = read_examples([question], [("w", {name: answer}), ("x", {})])
-        assert alone.targets.tolist() == by_name.targets.tolist()
-
-
 def drawn(n: int, k: int, seed: int = 1) -> ScoredExamples:
     """Return log-probabilities, and right options drawn from these probabilities."""
     random = np.random.default_rng(seed)

@@ -13,7 +13,6 @@ from eliza_ffi.decisions.questions import (
     Option,
     Predicate,
     Score,
-    text_of,
 )
 from eliza_ffi.errors import InvalidArgumentError
 
@@ -142,13 +141,3 @@ def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
 def test_errors_describe_the_malformed_field(make: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make()
-
-
-def test_text_of_returns_strings_and_json_text() -> None:
-    assert text_of("Grüße") == "Grüße"
-    assert text_of({"ß": [1, None, 0.5]}) == '{"ß": [1, null, 0.5]}'
-    endless: list[Any] = []
-    endless.append(endless)
-    for value in (b"bytes", float("nan"), object(), endless):
-        with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
-            text_of(value)
