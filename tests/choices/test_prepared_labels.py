@@ -126,18 +126,6 @@ def test_closing_a_model_empties_its_cache(library: Library) -> None:
         model.prepare_labels(["a", "b"])
 
 
-def test_labels_work_after_the_model_was_unloaded(library: Library) -> None:
-    with Model(library=library, n_threads=1) as model:
-        labels = model.prepare_labels(["STOP", "REPLY"])
-        first = model.choose(PROMPT, ["STOP", "REPLY"])
-        ffi, error = model.binding.library.ffi, model.binding.library.ffi.new("char **")
-        evict = model.binding.library.lib.eliza_inference_mmap_evict
-        assert evict(model.session.ctx, b"text", error) == 0
-        assert error[0] == ffi.NULL
-        assert model.choose(PROMPT, ["STOP", "REPLY"]).value == first.value
-        assert model.choose(PROMPT, labels).value == first.value
-
-
 @pytest.mark.slow
 def test_preparing_a_large_set_does_not_block_the_event_loop(tiny_model: Model) -> None:
     async def ask() -> int:

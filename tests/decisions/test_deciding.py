@@ -21,7 +21,7 @@ from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.choices.label_set import tokenize_choice
 from eliza_ffi.decisions import deciding
 from eliza_ffi.decisions.answers import Decision, MultiLabelAnswer
-from eliza_ffi.decisions.asking import QuestionPlan, orders_of, score_run
+from eliza_ffi.decisions.asking import QuestionPlan, orders_of
 from eliza_ffi.decisions.deciding import MOST_OPTIONS, MOST_PROMPTS, plan_of
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
 from eliza_ffi.decisions.learning.calibration import Calibration
@@ -32,8 +32,6 @@ from eliza_ffi.decisions.prompts import AnswerStyle, AskedQuestion, RenderedQues
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.decisions.scoring import Rule, log_softmax
 from eliza_ffi.errors import (
-    ContextFullError,
-    GenerationCancelledError,
     InvalidArgumentError,
     NotSupportedError,
 )
@@ -331,12 +329,6 @@ def test_unknown_keywords_of_decisions_are_rejected(tiny_model: Model) -> None:
             tiny_model.decide_many([], ANGRY, **settings)
 
 
-def test_an_input_longer_than_the_context_raises_context_full(tiny_model: Model) -> None:
-    with pytest.raises(ContextFullError):
-        tiny_model.decide("word " * 20_000, ANGRY)
-    assert tiny_model.decide("word", ANGRY)["angry"].probability > 0.0
-
-
 def test_many_inputs_are_answered_in_order(model: Model) -> None:
     inputs = [f"message {i}: hello" for i in range(20)]
     calls: list[tuple[int, int | None]] = []
@@ -444,25 +436,6 @@ def test_a_plan_is_kept_for_a_second_if_the_template_writes_the_time(
     assert plan_of(tiny_model, ANGRY, {}) is plan
     now = 8.0
     assert plan_of(tiny_model, ANGRY, {}) is not plan
-
-
-def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = tiny_model.session
-    plan = QuestionPlan(session, QUESTIONS, PromptSettings())
-    run = score_run(session, plan.about(session, INPUT).args)
-    score = tiny_model.binding.score_endings
-
-    def cancelled_meanwhile(*arguments: Any, **more: Any) -> Any:
-        run.cancel()
-        return score(*arguments, **more)
-
-    monkeypatch.setattr(tiny_model.binding, "score_endings", cancelled_meanwhile)
-    with pytest.raises(GenerationCancelledError):
-        next(run.steps())
-    monkeypatch.undo()
-    with pytest.raises(GenerationCancelledError, match="the request was cancelled"):
-        list(run.steps())
-    assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
 
 
 def test_the_error_of_an_older_library_names_the_missing_function(

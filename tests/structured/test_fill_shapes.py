@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import enum
 import json
@@ -19,7 +18,6 @@ import jsonschema
 import pytest
 
 from eliza_ffi import CacheOptions
-from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import (
     ContextFullError,
     ElizaError,
@@ -30,7 +28,7 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling
-from eliza_ffi.structured import FilledSpan, Lark, PartialField, Regex, StructuredResult
+from eliza_ffi.structured import Lark, PartialField, Regex, StructuredResult
 from eliza_ffi.structured.shape import shape_of
 
 pydantic = pytest.importorskip("pydantic", reason="the extra schema is not installed")
@@ -238,29 +236,6 @@ def test_fields_are_passed_to_the_callback(tiny_model: Model) -> None:
     reported: list[PartialField] = []
     tiny_model.fill("Hello", Pet, on_span=reported.append)
     assert reported[0].path == ("name",)
-
-
-def test_fill_many_and_the_async_model_give_the_same_answers(tiny_model: Model) -> None:
-    expected = tiny_model.fill("Hello", Pet).value
-    grammar = Lark('start: "say " ("hello" | "there")')
-    said = tiny_model.fill("Hello", grammar).value
-    many = tiny_model.fill_many(["Hello", "Hello"], Pet)
-    assert [result.value for result in many] == [expected, expected]
-    assert [r.value for r in tiny_model.fill_many(["Hello"] * 9, grammar)] == [said] * 9
-
-    async def ask() -> list[Any]:
-        model = AsyncModel.of(tiny_model)
-        one, other = await asyncio.gather(model.fill("Hello", Pet), model.fill("Hello", grammar))
-        listed = await model.fill_many(["Hello"], grammar)
-        async for step in model.fill_stream("Hello", Pet):
-            last = step
-        assert not isinstance(last, PartialField)
-        form = {"spans": [{"kind": "enum", "key": "k", "enumValues": ["1", "2"]}]}
-        steps = [step async for step in model.fill_stream("Hello", form)]
-        assert isinstance(steps[0], FilledSpan)
-        return [one.value, other.value, listed[0].value, last.value]
-
-    assert asyncio.run(ask()) == [expected, said, said, expected]
 
 
 def test_text_can_be_generated_and_streamed_with_a_shape(tiny_model: Model) -> None:
