@@ -576,14 +576,13 @@ PROPERTIES = {
 }
 PARAMETERS = {"type": "object", "properties": PROPERTIES, "required": ["city"]}
 EMPTY = {"type": "object", "properties": {}}
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "get_weather", "description": "<It>", "parameters": PARAMETERS},
-    },
-    {"type": "function", "function": {"name": "nothing", "description": "", "parameters": EMPTY}},
-]
+FUNCTIONS_OF_TOOLS = (
+    {"name": "get_weather", "description": "<It>", "parameters": PARAMETERS},
+    {"name": "nothing", "description": "", "parameters": EMPTY},
+)
+TOOLS = [{"type": "function", "function": each} for each in FUNCTIONS_OF_TOOLS]
 
+ROME = '{"city": "Rome"}'
 TALKS = {
     "a question": [user("Hi!")],
     "a talk": [SYSTEM, user("Hi!"), assistant("Hello."), user("Grüße 日本 😀 <b> ")],
@@ -601,11 +600,7 @@ TALKS = {
         result("20", "abcdefghi"),
         result("2", "abcdefghj"),
     ],
-    "arguments as text": [
-        user("Well?"),
-        assistant(None, tool_calls=[call('{"city": "Rome"}')]),
-        result("x"),
-    ],
+    "arguments as text": [user("Well?"), assistant(None, tool_calls=[call(ROME)]), result("x")],
     "thoughts": [
         user("x"),
         assistant("<think>\nhm\n</think>\n\nWell."),

@@ -99,23 +99,6 @@ def test_sampling_may_choose_another_label_than_the_first(run: Run) -> None:
     assert places - {0}
 
 
-def test_prompt_and_labels_can_come_from_files_and_standard_input(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choices = tmp_path / "choices.txt"
-    choices.write_text("A\n\nB\nC\n", encoding="utf-8")
-    prompt = tmp_path / "prompt.txt"
-    prompt.write_text("What now?\n", encoding="utf-8")
-    answers = []
-    listed = ["--labels-file", str(choices), "--json"]
-    for source in (["--prompt", "What now?"], ["--prompt-file", str(prompt)], []):
-        piped = io.TextIOWrapper(io.BytesIO(b"What now?\n"))
-        monkeypatch.setattr(sys, "stdin", piped)
-        facts = run("choose", *source, *listed).json
-        answers.append((facts["value"], round(facts["logprob"], 3)))
-    assert answers[0] == answers[1] == answers[2]
-
-
 def with_bom(path: Path, text: str) -> str:
     path.write_text(text, encoding="utf-8-sig")
     return str(path)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from eliza_ffi import AsyncModel, Model
+from eliza_ffi import Model
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError
 
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -38,33 +37,6 @@ def test_layers_are_in_the_wanted_order(tiny_model: Model) -> None:
     found = tiny_model.hidden_states(TEXT, [-1, 1, n, -n])
     for row, expected in zip(found, (last, first, last, first), strict=True):
         assert np.allclose(row, expected, atol=0.02)
-
-
-def test_they_are_the_same_whatever_the_cache_holds(tiny_model: Model) -> None:
-    expected = tiny_model.hidden_states(TEXT, [1, -1], 3)
-    for begin in ("The quick brown", TEXT, f"{TEXT} It sleeps."):
-        tiny_model.generate(begin, 1)
-        found = tiny_model.hidden_states(TEXT, [1, -1], 3)
-        assert np.allclose(found, expected, atol=0.05)
-    written = tiny_model.generate(TEXT, 8).tokens
-    for layer in (1, -1):  # a pass that stopped early must leave no tokens in the cache
-        tiny_model.hidden_states(TEXT, [layer])
-        assert tiny_model.generate(TEXT, 8).tokens == written
-
-
-def test_they_can_be_awaited_beside_other_requests(tiny_model: Model) -> None:
-    async def run() -> list[Any]:
-        model = AsyncModel.of(tiny_model)
-        texts = [f"Number {i} is here." for i in range(8)]
-        calls = [model.hidden_states(text) for text in texts]
-        return await asyncio.gather(
-            *calls, model.generate("Hello", 5), model.choose("a", ["b", "c"])
-        )
-
-    found = asyncio.run(run())
-    for i in range(8):
-        alone = tiny_model.hidden_states(f"Number {i} is here.")
-        assert np.allclose(found[i], alone, atol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -36,15 +36,11 @@ def shapes_of(path: Path) -> dict[str, tuple[int, int]]:
     return {name: tensors[name].data.shape for name in ADAPTED}
 
 
-def write_adapter(
-    path: Path, matrices: dict[str, tuple[np.ndarray, np.ndarray]], **facts: Any
-) -> Path:
+def write_adapter(path: Path, matrices: dict[str, tuple[np.ndarray, np.ndarray]]) -> Path:
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", ALPHA)
-    if "invocation" in facts:
-        writer.add_array("adapter.alora.invocation_tokens", facts["invocation"])
     for name, (a, b) in matrices.items():
         writer.add_tensor(f"{name}.lora_a", a)
         writer.add_tensor(f"{name}.lora_b", b)
@@ -172,10 +168,6 @@ def test_invalid_adapters_are_rejected(
     for bad in (("x",), (3, 1.0), ("x", "y"), ("\udcff", 1.0), ("x", math.nan)):
         with pytest.raises(InvalidArgumentError, match="scale"):
             load(bad)
-    with pytest.raises(InvalidArgumentError, match="NUL"):
-        load((f"{adapter}\0b", 1.0))
-    with pytest.raises(InvalidArgumentError, match="scale"):
-        Model(base, library=library, options={"lora": '[{"path": "x", "scale": 1e999}]'})
     for bad in ("{}", "[1]", '[{"path": ""}]', '[{"scale": 1}]', '[{"path": "x", "scale": "1"}]'):
         with pytest.raises(InvalidArgumentError, match="lora"):
             Model(base, library=library, options={"lora": bad})

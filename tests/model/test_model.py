@@ -6,11 +6,9 @@ embedded one.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import gc
 import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,6 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
 from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.elizaos import (
-    generate_args,
     runner_of,
 )
 from eliza_ffi.errors import (
@@ -363,37 +360,6 @@ def test_closing_the_model_ends_a_running_generation(model_path: Path, library: 
     model.close()
     with pytest.raises(ElizaError):
         list(stream)
-
-
-def test_cancelling_a_task_stops_a_prefill_and_the_model_stays_usable(
-    model_path: Path, library: Library
-) -> None:
-    first_piece, cancelled = threading.Event(), threading.Event()
-    fractions: list[float] = []
-
-    def progress(stage: str, fraction: float) -> None:
-        if stage == "prefill":
-            fractions.append(fraction)
-            first_piece.set()
-            assert cancelled.wait(30)
-
-    async def cancel_midway(model: Model) -> None:
-        args = generate_args(model, [5] * 1000, max_tokens=1)
-        task = asyncio.ensure_future(runner_of(model).generate_with_usage(args))
-        await asyncio.to_thread(first_piece.wait, 30)
-        task.cancel()
-        await asyncio.sleep(0)
-        cancelled.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    options = {"n_batch": "64"}
-    with Model(
-        model_path, library=library, n_ctx=1024, n_threads=1, options=options, progress=progress
-    ) as model:
-        asyncio.run(cancel_midway(model))
-        assert len(fractions) < 1000 // 64
-        assert len(model.generate("x", max_tokens=3).tokens) == 3
 
 
 def test_progress_is_reported_during_load_and_prefill(

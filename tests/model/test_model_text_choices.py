@@ -72,26 +72,10 @@ def test_the_chosen_label_is_the_first_of_the_ranking(tiny_model: Model) -> None
         assert choice.probability == pytest.approx(ranking.probabilities[0], abs=TOLERANCE)
 
 
-def test_levels_bound_the_sums_over_all_spellings(tiny_model: Model) -> None:
-    labels = [f"{verb} > {noun}" for verb in VERBS for noun in NOUNS]
-    ranking = tiny_model.rank("Next: ", labels, 1, separator=" > ", tokenization="any")
-    groups = tiny_model.rank("Next: ", labels, 6, separator=" > ", level=1, tokenization="any")
-    assert ranking.levels is not None
-    first = ranking.levels[0]
-    exact = dict(groups)[first.text]
-    assert first.probability - TOLERANCE <= exact <= first.at_most + TOLERANCE
-
-
 def test_the_text_of_the_best_label_is_passed_on(tiny_model: Model) -> None:
     pieces: list[str] = []
     choice = tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", on_text=pieces.append)
     assert pieces == [choice.text]
-
-
-def test_a_limit_of_passes_ends_the_search(tiny_model: Model) -> None:
-    labels = [f"{verb}_{noun}" for verb in VERBS for noun in NOUNS]
-    short = tiny_model.rank("Next: ", labels, 5, tokenization="any", max_passes=1)
-    assert (short.proven, short.forward_passes) == (False, 1)
 
 
 @pytest.mark.parametrize(
@@ -111,13 +95,6 @@ def test_unsuitable_labels_and_settings_are_named(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         tiny_model.choose("Hi! ", labels, **{"tokenization": "any", **settings})
-
-
-def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
-    prompt = tiny_model.tokenize('{"action":"SEND_EMA', add_special=True)
-    choice = tiny_model.choose(prompt, ["IL"], tokenization="any", heal_prompt=True)
-    assert choice.text == "IL"
-    assert choice.value == "IL"
 
 
 def test_an_older_library_rejects_any_tokenization(

@@ -96,21 +96,6 @@ def test_streams_in_shared_passes_generate_the_same_tokens(
     assert sum(stats.passes_shared for stats in counts) > 0
 
 
-def test_describe_reports_the_settings_of_passes(new_model: Callable[..., Model]) -> None:
-    with new_model(n_slots=3, n_batch="64", slot_wait_ms="250", batching="off") as model:
-        model.generate("x", 2)
-        passes = model.describe()["passes"]
-    assert passes.pop("run") == passes.pop("sequences") > 0
-    assert passes.pop("parked_tokens") == 0
-    assert passes == {
-        "batching": "off",
-        "n_slots": 3,
-        "n_batch": 64,
-        "n_ctx": 4096,
-        "slot_wait_ms": 250,
-    }
-
-
 def test_the_context_length_is_known_after_the_first_stream(
     new_model: Callable[..., Model],
 ) -> None:

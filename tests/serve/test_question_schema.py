@@ -33,13 +33,7 @@ RIGHT = [
             "criteria": {"a": None, "b": {"c": 1}},
         }
     },
-    {
-        "anger": {
-            "type": "score",
-            "instructions": ["How angry?"],
-            "levels": ["calm", {"label": "b"}],
-        }
-    },
+    {"anger": {"type": "score", "instructions": ["How?"], "levels": ["calm", {"label": "b"}]}},
     {"anger": {"type": "score", "instructions": "How angry?", "criteria": ["calm", {"min": 5}]}},
 ]
 WRONG = [

@@ -23,14 +23,12 @@ def an(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any
 
 
 BASE = {"Base": an(x={"enum": [1, 2]})}
+MAIL = {"properties": {"mail": {"enum": ["a"]}}, "required": ["mail"]}
+PHONE = {"properties": {"phone": {"enum": ["b"]}}, "required": ["phone"]}
+NARROW = {"type": "integer", "minimum": ID, "exclusiveMaximum": ID + 3}
+ONE_MULTIPLE = {"type": "number", "minimum": 0.3, "maximum": 0.3, "multipleOf": 0.1}
 SCHEMAS: dict[str, Any] = {
-    "properties beside oneOf": {
-        **an(id={"enum": [1, 2]}),
-        "oneOf": [
-            {"properties": {"mail": {"enum": ["a"]}}, "required": ["mail"]},
-            {"properties": {"phone": {"enum": ["b"]}}, "required": ["phone"]},
-        ],
-    },
+    "properties beside oneOf": {**an(id={"enum": [1, 2]}), "oneOf": [MAIL, PHONE]},
     "a reference with siblings": {
         **an(p={"$ref": "#/$defs/Base", "properties": {"y": {"enum": [1, 2]}}, "required": ["y"]}),
         "$defs": BASE,
@@ -45,12 +43,8 @@ SCHEMAS: dict[str, Any] = {
     "a large integer in an enum": an(channel={"enum": [ID, ID + 1]}),
     "a field called default": an(default={"enum": [ID, ID + 1]}, ok=BOOLEAN),
     "a large constant": an(channel={"const": ID}, ok=BOOLEAN),
-    "narrow bounds of large integers": an(
-        n={"type": "integer", "minimum": ID, "exclusiveMaximum": ID + 3}
-    ),
-    "one multiple of a fraction": an(
-        n={"type": "number", "minimum": 0.3, "maximum": 0.3, "multipleOf": 0.1}
-    ),
+    "narrow bounds of large integers": an(n=NARROW),
+    "one multiple of a fraction": an(n=ONE_MULTIPLE),
     "a least number of fields": {**an([], a=BOOLEAN, b=SHORT, c=BOOLEAN), "minProperties": 2},
     "a pattern that only matches a declared name": {
         **an(a=BOOLEAN),

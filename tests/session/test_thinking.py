@@ -16,7 +16,6 @@ from eliza_ffi.decisions.reasoning import decision_task
 from eliza_ffi.errors import GenerationCancelledError
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.session import thinking
-from eliza_ffi.session.runs import choice_run
 
 HELLO = [{"role": "user", "content": "hi"}]
 PROMPT = "<|im_start|>user\nWhat is your name?<|im_end|>\n<|im_start|>assistant\n"
@@ -184,10 +183,3 @@ def test_a_wrong_request_fails_before_the_model_reasons(tiny_model: Model) -> No
     with pytest.raises(InvalidArgumentError, match="prompt must be a string, a Prompt"):
         tiny_model.decide("hi", [Predicate("It is a greeting.")], think=20, prompt=lambda *_: 5)
     assert tiny_model.describe()["passes"] == before
-
-
-def test_a_cancelled_reasoning_ends(tiny_model: Model) -> None:
-    run = choice_run(tiny_model.session, PROMPT, LABELS, method="choose", think=2000)
-    run.cancel()
-    with pytest.raises(GenerationCancelledError):
-        list(run.steps())
