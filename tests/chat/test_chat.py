@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
@@ -22,7 +21,6 @@ from eliza_ffi import cli
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.cli.demo_prompts import chat_prompt
-from eliza_ffi.elizaos import generate_args, runner_of
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -668,21 +666,6 @@ def test_the_embedded_model_uses_its_own_template(tiny_model: Model) -> None:
 
 
 # ---- the methods of a model --------------------------------------------------------------------
-
-
-def test_messages_are_accepted_wherever_a_prompt_is(tiny_model: Model) -> None:
-    tokens = tiny_model.chat_tokens(TALK)
-    generation = tiny_model.generate(TALK, max_tokens=5)
-    assert generation.prompt_tokens == len(tokens)
-    assert generation.tokens == tiny_model.generate(tokens, max_tokens=5).tokens
-    assert "".join(tiny_model.stream(TALK, max_tokens=5)) == generation.text
-    skeleton = {"spans": [{"kind": "boolean", "key": "sure"}]}
-    assert tiny_model.fill(TALK, skeleton).text == tiny_model.fill(tokens, skeleton).text
-    choice = tiny_model.choose(TALK, ["yes", "no"], probabilities=True)
-    assert choice.probability == tiny_model.choose(tokens, ["yes", "no"]).probability
-    args = generate_args(tiny_model, TALK, max_tokens=5)
-    result = asyncio.run(runner_of(tiny_model).generate_with_usage(args))
-    assert result.text == generation.text
 
 
 def test_choosing_with_messages_needs_a_chat_template(

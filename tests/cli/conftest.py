@@ -8,5 +8,4 @@ from command import Run, runner
 
 @pytest.fixture
 def eliza(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs ``eliza-ffi``."""
     return runner(capsys)

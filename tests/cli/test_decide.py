@@ -586,7 +586,6 @@ def test_an_interrupt_exits_with_130_and_says_how_to_resume(
 
 @contextmanager
 def busy_machine() -> Iterator[None]:
-    """Keep every core busy with other programs."""
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(2 * (os.cpu_count() or 1))
@@ -637,7 +636,6 @@ def test_runs_with_batching_off_write_the_same_bytes(
 
 
 def flags() -> dict[str, dict[str, argparse.Action]]:
-    """Return every flag with its commands."""
     found: dict[str, dict[str, argparse.Action]] = {}
     for command, parser in parsers().items():
         for action in parser._actions:

@@ -56,7 +56,6 @@ def piped(data: bytes) -> io.TextIOWrapper:
 
 
 def started(*arguments: str, **more: object) -> subprocess.Popen[str]:
-    """Start the command in its own process."""
     options: dict[str, object] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(

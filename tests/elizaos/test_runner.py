@@ -21,7 +21,6 @@ from eliza_ffi.elizaos import (
 )
 from eliza_ffi.errors import (
     ContextFullError,
-    GenerationCancelledError,
     InvalidArgumentError,
     NativeFaultError,
     TokenTrieError,
@@ -78,6 +77,7 @@ SCORING = ALL | {"token_trie_scores"}
         (SCORING, {}, PULLED),
         (SCORING, {"score_leaves": True, "token_tree_payload": None}, UNCONSTRAINED),
         (SCORING - {"set_token_trie"}, {"score_leaves": True}, UNCONSTRAINED),
+        (ALL - {"clear_token_trie"}, {}, UNCONSTRAINED),
     ],
 )
 def test_calls_are_open_prefill_set_next_clear_close(
@@ -308,13 +308,6 @@ def test_after_a_cancel_during_open_only_close_is_called() -> None:
     assert binding.calls == ["open", "close"]
 
 
-def test_a_cancel_by_the_library_raises_generation_cancelled() -> None:
-    binding = RecordingBinding(failures={"next:1": GenerationCancelledError("cancelled")})
-    with pytest.raises(GenerationCancelledError):
-        run(binding, args_with())
-    assert binding.calls[-2:] == END
-
-
 def test_leaving_after_the_stream_was_closed_cancels_nothing() -> None:
     binding = RecordingBinding()
     closed = threading.Event()
@@ -448,18 +441,6 @@ def test_one_runner_serves_several_event_loops() -> None:
 
 
 # ---- without a usable trie -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("missing", ["set_token_trie", "clear_token_trie"])
-def test_without_a_trie_function_the_grammar_is_used_alone(
-    missing: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    binding = RecordingBinding(has=ALL - {missing})
-    with caplog.at_level(logging.WARNING, "eliza_ffi"):
-        result = run(binding, args_with())
-    assert result.text == "onetwoend"
-    assert binding.calls == ["open", "prefill", "next", "next", "next", "close"]
-    assert len(caplog.records) == 1
 
 
 def test_each_runner_warns_once(caplog: pytest.LogCaptureFixture) -> None:

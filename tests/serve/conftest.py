@@ -18,13 +18,11 @@ from eliza_ffi.serve.server import check_model
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Run asynchronous tests in asyncio."""
     return "asyncio"
 
 
 @pytest.fixture(scope="session")
 def server(library: Library) -> Iterator[Served]:
-    """Return a server with the default settings."""
     with served() as running:
         yield running
 
@@ -42,7 +40,6 @@ def keyed(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def client(server: Served) -> Any:
-    """Return OpenAI's client for the server."""
     openai = pytest.importorskip("openai", "3.54", "the package openai is not installed")
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
 

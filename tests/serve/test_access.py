@@ -28,8 +28,6 @@ def guarded(**settings: Any) -> Guard:
 
 
 def status_of(app: Guard, host: str, **headers: str) -> int:
-    """Return the status of a request with the given Host header."""
-
     async def scene() -> int:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:

@@ -46,7 +46,6 @@ Post = Callable[..., httpx.Response]
 
 
 def poster(model: Model) -> Post:
-    """Return a function that sends a request to the application of a model."""
     app = make_app(AsyncModel.of(model), ServeSettings("made"))
 
     def post(**body: Any) -> httpx.Response:

@@ -57,7 +57,6 @@ def page(browser: Any, server: Served) -> Iterator[Any]:
 
 @contextmanager
 def opened(browser: Any, *options: str) -> Iterator[Any]:
-    """Open the page of a server with options."""
     with served(*options) as running, browser.new_page() as page:
         page.goto(running.url)
         yield page
@@ -94,13 +93,11 @@ def stream(page: Any, *chunks: dict[str, Any]) -> None:
 
 
 def texts(page: Any) -> list[str]:
-    """Return the messages of the conversation."""
     found: list[str] = page.get_by_role("log").locator("p:not(.who)").all_inner_texts()
     return found
 
 
 def shares(page: Any) -> list[list[float]]:
-    """Return the percentages of each answer."""
     return [
         [float(text.removesuffix(" %")) for text in answer.locator("td.share").all_text_contents()]
         for answer in page.locator(".answer").all()

@@ -53,8 +53,6 @@ class Exchange:
         self.sent.append(message)
 
     async def until(self, is_done: Callable[[], bool]) -> None:
-        """Wait until `is_done` returns True."""
-
         async def wait() -> None:
             while not is_done():
                 await asyncio.sleep(0.01)
@@ -63,7 +61,6 @@ class Exchange:
 
     @property
     def text(self) -> str:
-        """The body of the response so far."""
         return b"".join(each.get("body", b"") for each in self.sent).decode()
 
 

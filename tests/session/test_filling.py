@@ -86,7 +86,6 @@ SKELETON = Skeleton.from_dict(
 
 
 def filling(binding: FillingBinding, request: FillRequest) -> Run[FilledSpan | FillResult]:
-    """Return the run that fills a skeleton."""
     opened: Any = SimpleNamespace(binding=binding, ctx="ctx")
     return Run(opened, lambda run: Filling(run, request).steps())
 

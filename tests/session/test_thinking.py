@@ -14,7 +14,6 @@ from eliza_ffi.decisions import Choice, Predicate, calibrate
 from eliza_ffi.decisions.deciding import plan_of
 from eliza_ffi.decisions.reasoning import decision_task
 from eliza_ffi.errors import GenerationCancelledError
-from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.session import thinking
 
 HELLO = [{"role": "user", "content": "hi"}]
@@ -68,22 +67,6 @@ def test_the_reasoning_ends_at_a_control_token(
     monkeypatch.setattr(thinking, "thinking_format", lambda _: format)
     found = tiny_model.choose(PROMPT, LABELS, think=200)
     assert found.reasoning == tiny_model.generate(PROMPT, 200).text.strip()
-
-
-def test_a_reasoning_takes_few_calls_of_the_library(
-    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-    next_many = CffiBinding.next_many
-
-    def counted(binding: CffiBinding, stream: Any) -> Any:
-        calls.append(stream)
-        return next_many(binding, stream)
-
-    monkeypatch.setattr(CffiBinding, "next", None)
-    monkeypatch.setattr(CffiBinding, "next_many", counted)
-    assert tiny_model.choose(PROMPT, LABELS, think=20).reasoning
-    assert len(calls) <= 2
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ class Output(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The standard output, read as JSON."""
         return json.loads(self.out)
 
 

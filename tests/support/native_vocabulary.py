@@ -97,7 +97,6 @@ class NativeWalk:
         self.vocabulary.lib.eliza_test_walk_accept(self.pointer, token)
 
     def may_end(self) -> bool:
-        """Return whether the value is complete."""
         return bool(self.vocabulary.lib.eliza_test_walk_may_end(self.pointer))
 
     def is_over(self) -> bool:

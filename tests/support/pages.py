@@ -73,7 +73,6 @@ class Block:
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Return the code blocks of a page in order."""
     found = list(FENCE.finditer(page))
     ends = [*(each.start() for each in found), len(page)][1:]
     return [
@@ -93,7 +92,6 @@ def programs_of(page: str) -> list[str]:
 
 
 def commands_of(page: str) -> list[str]:
-    """Return the commands in a page's console blocks."""
     texts = [block.text for block in blocks_of(page) if block.language == "console"]
     return [command for text in texts for command, _ in _commands(text)]
 

@@ -27,7 +27,6 @@ def template_names() -> list[str]:
 
 @functools.cache
 def real_templates() -> dict[str, ChatTemplate]:
-    """Return the templates by name."""
     return {
         file.stem: ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>")
         for file in _files()

@@ -100,14 +100,12 @@ class Served:
         return {name: float(value) for name, value in lines}
 
     def wait_for(self, name: str, least: float, seconds: float = 60.0) -> None:
-        """Wait until a metric is at least `least`."""
         end = time.monotonic() + seconds
         while self.figures().get(name, 0.0) < least:
             assert time.monotonic() < end, f"{name} is below {least} after {seconds} s"
             time.sleep(0.02)
 
     def wait_until_idle(self, seconds: float = 60.0) -> None:
-        """Wait until no request is running or waiting."""
         end = time.monotonic() + seconds
         while any(value for name, value in self.figures().items() if "queue_requests" in name):
             assert time.monotonic() < end, f"the server is not idle after {seconds} s"
@@ -150,8 +148,6 @@ def served(*options: str, **more: Any) -> Iterator[Served]:
 
 
 def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
-    """Send requests to an application in this process, one after another."""
-
     async def scene() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         url = "http://127.0.0.1"
@@ -201,7 +197,6 @@ def rejected(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
 
 
 def choice(*values: str | bool, name: str | None = None) -> dict[str, Any]:
-    """Return a choice question in the format of ``/v1/decisions``."""
     question = {
         "type": "choice",
         "instructions": "Which team should read this?",
@@ -211,7 +206,6 @@ def choice(*values: str | bool, name: str | None = None) -> dict[str, Any]:
 
 
 def decisions_body(given: Any = "I was charged twice!", *questions: Any) -> dict[str, Any]:
-    """Return the body of a request to ``/v1/decisions``."""
     asked = list(questions) or [choice("billing", "support", "sales", name="team")]
     return {"model": "any", "input": given, "questions": asked}
 
