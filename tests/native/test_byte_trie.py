@@ -375,19 +375,6 @@ class Spelling:
         return self._can_end[place]
 
 
-def test_a_token_has_at_most_1023_bytes(hooks_path: Path) -> None:
-    longest = b"a" * 1023
-    native = NativeVocabulary(hooks_path, [longest, b"", longest[:1000], b"b"])
-    assert native.n_nodes == 1025
-    any_number = [0 if byte == ord("a") else DEAD for byte in range(256)]
-    loop = Dfa(np.arange(256), np.array([any_number]), np.array([True]))
-    assert native.walk({"dfa": loop.to_form()}).allowed() == [0, 2]
-    chain = Dfa.of_texts([b"a" * 1000 + b"b"])
-    assert native.walk({"dfa": chain.to_form()}).allowed() == [2]
-    with pytest.raises(ValueError, match=r"token 1 has 1024 bytes, beyond the limit of 1023"):
-        NativeVocabulary(hooks_path, [b"", longest + b"a"])
-
-
 def test_a_vocabulary_may_consist_of_empty_tokens(hooks_path: Path) -> None:
     native = NativeVocabulary(hooks_path, [b"", b""])
     assert native.n_nodes == 1

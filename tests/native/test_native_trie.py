@@ -259,37 +259,3 @@ def test_mode_0_takes_the_masked_argmax_over_all_logits(
     assert list(result.tokens) == tokens
     assert result.leaf is not None
     assert result.leaf.logprob == pytest.approx(logprob, abs=2e-2)
-
-
-def test_a_leaf_that_begins_another_ends_unless_the_argmax_continues_it(
-    hooks: Hooks, subject: Subject
-) -> None:
-    """The argmax is taken over the whole vocabulary."""
-    prompt = [1, 400, 500]
-    first = 1000
-    logits = hooks.after(subject.model.path, [*prompt, first], subject.n_vocab)
-    ranked = [int(token) for token in np.argsort(logits)]
-    for following, continues in ((ranked[-1], True), (ranked[-2], False)):
-        payload = payload_of([[first], [first, following]])
-        result = subject.generate(prompt, payload, token_tree_mode=STOP_AT_LEAF)
-        assert list(result.tokens) == ([first, following] if continues else [first])
-        assert result.finish_reason == "leaf"
-
-
-def test_forced_tokens_run_no_forward_pass_of_their_own(subject: Subject) -> None:
-    leaves = [[1000, 1001, 1002, 1003], [2000, 2001, 2002]]
-    result = subject.generate([1, 400], payload_of(leaves), token_tree_mode=STOP_AT_LEAF)
-    assert result.stats is not None
-    assert result.stats.passes_after_prompt == 0
-    assert result.stats.decisions == 1
-    assert result.stats.candidates_seen == 2
-    assert result.stats.tokens_forced == len(result.tokens) - 1
-
-
-def test_without_the_stop_flag_free_text_follows_the_leaf(subject: Subject) -> None:
-    result = subject.generate([1, 400], payload_of([[1000, 1001]]), max_tokens=6)
-    assert result.tokens[:2] == (1000, 1001)
-    assert len(result.tokens) == 6
-    assert result.leaf is not None
-    assert result.leaf.name == "leaf0"
-    assert result.leaf.logprob == 0.0
