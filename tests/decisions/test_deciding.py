@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -182,24 +183,15 @@ def test_a_second_decision_does_not_tokenize_the_labels_again(
     """Before, a decision with 100 options and a rule over whole rows tokenized all of them."""
     question = Choice("Which one?", [f"{settings}, number {i}" for i in range(26)], "which")
     settings = {"scoring": "mean", "prompt_format": "plain", **settings}
-    calls: list[Any] = []
-
-    def recorded(name: str) -> Callable[..., Any]:
-        call = getattr(type(model.binding), name)
-
-        def record(*arguments: Any, **more: Any) -> Any:
-            calls.append((name, *arguments[1:]))
-            return call(model.binding, *arguments, **more)
-
-        return record
-
-    for name in ("tokenize", "detokenize", "prepare_choices"):
-        monkeypatch.setattr(model.binding, name, recorded(name))
+    names = ("tokenize", "detokenize", "prepare_choices")
+    calls = [Mock(wraps=getattr(model.binding, name)) for name in names]
+    for name, call in zip(names, calls, strict=True):
+        monkeypatch.setattr(model.binding, name, call)
     first = model.decide("one", question, **settings)
-    assert len(calls) > 2 * 26
-    calls.clear()
+    n_calls = sum(call.call_count for call in calls)
+    assert n_calls > 2 * 26
     second = model.decide("two", question, **settings)
-    assert calls == []
+    assert sum(call.call_count for call in calls) == n_calls
     assert first["which"].distribution != second["which"].distribution
     again = model.decide("one", question, **settings)
     assert again["which"].distribution == pytest.approx(first["which"].distribution, abs=1e-3)
@@ -290,13 +282,12 @@ def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
     actions, text = ["RESPOND", "IGNORE", "STOP"], "message: hello\nWhat now?\naction: "
     expected = model.choose(text, actions, probabilities=True, **F32).probabilities
     assert dict(answer.probabilities) == pytest.approx(expected, abs=CLOSE)
-    beginning = model.decide(
-        "hello",
-        [choice, Choice("What now?!", ["RESPOND", "IGNORE"])],
-        prompt=lambda given, asked: "message: hello\n" + "!" * ("!" in asked.question.instructions),
-        **F32,
-    )
-    assert len(beginning) == 2  # one prompt is the beginning of the other
+
+    def beginning(given: str, asked: RenderedQuestion) -> str:
+        return "hello" + asked.question.instructions[9:]
+
+    both = [choice, Choice("What now?!", ["RESPOND", "IGNORE"])]  # one prompt begins the other
+    assert len(model.decide("hello", both, prompt=beginning, **F32)) == 2
 
 
 @pytest.mark.parametrize(
@@ -312,12 +303,10 @@ def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
 def test_settings_out_of_range_are_rejected_before_the_model_runs(
     tiny_model: Model, settings: dict[str, Any], message: str
 ) -> None:
-    for call in (
-        lambda: tiny_model.decide("x", ANGRY, **settings),
-        lambda: tiny_model.decide_many([], ANGRY, **settings),
-    ):
-        with pytest.raises(InvalidArgumentError, match=message):
-            call()
+    with pytest.raises(InvalidArgumentError, match=message):
+        tiny_model.decide("x", ANGRY, **settings)
+    with pytest.raises(InvalidArgumentError, match=message):
+        tiny_model.decide_many([], ANGRY, **settings)
 
 
 def test_unknown_keywords_of_decisions_are_rejected(tiny_model: Model) -> None:
