@@ -69,6 +69,7 @@ def test_decision_models_answer_all_questions_in_their_own_format(decision_model
     for answer, p in zip(decision.values(), expected, strict=True):
         # The rounding depends on whether one pass answers all questions or only one.
         assert answer.distribution == pytest.approx(p, abs=2e-3)
+        assert max(p) - min(p) > 1e-3
         assert not has_labels or 0.0 < answer.allowed_probability <= 1.0
     assert decision.usage.forward_passes <= 2
     prompts = decision_model.decision_prompts(INPUT, {"angry": QUESTIONS["angry"]})
