@@ -148,22 +148,10 @@ def test_the_search_for_the_location_of_an_error_is_bounded(
 @pytest.mark.parametrize(
     "pattern",
     [
-        "^(?!ab)[a-c]+$",
-        "^(?=.*c)(?!.*bb)[a-c]*$",
-        r"\A(?!a|b)c?",
-        "^(?![ab)]|b).+c",
-        "^(?=a)b|c",
-        "^(?!a)*b",
-        "^(?!^a+$)[abc]+",
-        r"^(?!\))a",
-        "^[ab](?!.*cc)[abc]+$",
-        r"^a(?!b)c?(?=[)])\)",
-        "^a+(?!b)c",
-        "^a(?!b)*c",
-        "^[abc]*(?<!b)$",
-        r"^(?!a)[abc)]*(?<!\))$",
-        "b(?<=ab)$",
-        "a|b(?<!ab)$",
+        *("^(?!ab)[a-c]+$", "^(?=.*c)(?!.*bb)[a-c]*$", r"\A(?!a|b)c?", "^(?![ab)]|b).+c"),
+        *("^(?=a)b|c", "^(?!a)*b", "^(?!^a+$)[abc]+", r"^(?!\))a", "^[ab](?!.*cc)[abc]+$"),
+        *(r"^a(?!b)c?(?=[)])\)", "^a+(?!b)c", "^a(?!b)*c", "^[abc]*(?<!b)$"),
+        *(r"^(?!a)[abc)]*(?<!\))$", "b(?<=ab)$", "a|b(?<!ab)$"),
     ],
 )
 def test_patterns_with_lookaround_match_like_pythons_patterns(pattern: str) -> None:
@@ -434,13 +422,8 @@ def test_a_temperature_also_applies_to_labels(drawing_model: Model) -> None:
     assert len({drawing_model.fill("x", schema).value for _ in range(3)}) == 1
 
 
-FREE_TEXT = {
-    "spans": [
-        {"kind": "literal", "value": '{"a":"'},
-        {"kind": "free-string", "key": "a"},
-        {"kind": "literal", "value": '"}'},
-    ]
-}
+BEFORE, AFTER = ({"kind": "literal", "value": text} for text in ('{"a":"', '"}'))
+FREE_TEXT = {"spans": [BEFORE, {"kind": "free-string", "key": "a"}, AFTER]}
 
 
 @pytest.mark.parametrize(
