@@ -131,7 +131,7 @@ class MaskedSteps:
             stream,
             {
                 "before": fixed,
-                "choices": [label.scored for label in choice.labels],
+                "choices": list(map(attrgetter("scored"), choice.labels)),
                 "best": True,
                 **({"heal": True} if is_first else {"take_back": len(beyond)}),
                 **self._sampling,
