@@ -22,7 +22,7 @@ from eliza_ffi import Speculation, cli
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_SAMPLE, StreamConfig
+from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import DEFAULT_ORDER, PRESETS, Sampling
 
@@ -44,8 +44,8 @@ class Sampled:
             self.binding.set_option(self.ctx, key, value)
 
     @contextmanager
-    def stream(self, sampling: Sampling | None = None, grammar: str | None = None) -> Iterator[Any]:
-        stream = self.binding.open(self.ctx, StreamConfig(gbnf_grammar=grammar))
+    def stream(self, sampling: Sampling | None = None) -> Iterator[Any]:
+        stream = self.binding.open(self.ctx, StreamConfig())
         try:
             if sampling is not None:
                 self.binding.set_sampling(stream, sampling.to_json())
@@ -65,34 +65,21 @@ class Sampled:
             self.binding.prefill(stream, self.prompt)
             if leaves is None:
                 return self.binding.next(stream).tokens
-            named = {str(i): leaf for i, leaf in enumerate(leaves)}
-            return tuple(self._pull(stream, named, TRIE_SAMPLE | STOP_AT_LEAF, sys.maxsize))
-
-    def pull(
-        self,
-        sampling: Sampling,
-        prompt: str,
-        n: int,
-        *,
-        grammar: str | None = None,
-        choices: Sequence[str] = (),
-    ) -> list[int]:
-        """Pull at least `n` tokens, or fewer if generation ends; labels, if any, come first."""
-        with self.stream(sampling, grammar) as stream:
-            self.binding.prefill(stream, self.model.tokenize(prompt))
-            leaves = {choice: tuple(self.model.tokenize(choice)) for choice in choices}
-            return self._pull(stream, leaves, TRIE_ARGMAX, n)
-
-    def text(self, *arguments: Any, **more: Any) -> str:
-        return self.model.detokenize(self.pull(*arguments, **more), unparse_special=True)
-
-    def _pull(
-        self, stream: Any, leaves: dict[str, tuple[int, ...]], mode: int, n: int
-    ) -> list[int]:
-        if leaves:
-            named = tuple(TokenTreeLeaf(name, tokens) for name, tokens in leaves.items())
+            named = tuple(TokenTreeLeaf(str(i), leaf) for i, leaf in enumerate(leaves))
             payload = TokenTreePayload("", (TokenTreeDescriptor("p", named),)).to_json()
-            self.binding.set_token_trie(stream, payload, mode)
+            self.binding.set_token_trie(stream, payload, TRIE_SAMPLE | STOP_AT_LEAF)
+            return tuple(self._pull(stream, sys.maxsize))
+
+    def pull(self, sampling: Sampling, prompt: str, n: int) -> list[int]:
+        """Pull at least `n` tokens, or fewer if generation ends."""
+        with self.stream(sampling) as stream:
+            self.binding.prefill(stream, self.model.tokenize(prompt))
+            return self._pull(stream, n)
+
+    def text(self, sampling: Sampling, prompt: str, n: int) -> str:
+        return self.model.detokenize(self.pull(sampling, prompt, n), unparse_special=True)
+
+    def _pull(self, stream: Any, n: int) -> list[int]:
         tokens: list[int] = []
         done = False
         while len(tokens) < n and not done:
@@ -349,36 +336,28 @@ TAGS = {"reasoning_start": "<plan>", "reasoning_end": "</plan>"}
 """Tags that consist of several tokens each in the embedded model's vocabulary."""
 
 
-@pytest.fixture(scope="module")
-def reasoning(library: Library) -> Iterator[Sampled]:
-    with Model(library=library, n_threads=1) as model:
-        yield Sampled(model)
-
-
 @pytest.mark.parametrize("budget", [0, 1, 5])
-def test_reasoning_ends_when_its_budget_is_used_up(reasoning: Sampled, budget: int) -> None:
+def test_reasoning_ends_when_its_budget_is_used_up(sampled: Sampled, budget: int) -> None:
     """The tokens before the end are the same as without a budget."""
     prompt = "Say hello. <plan>"
     sampling = Sampling(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
-    end = reasoning.model.tokenize(" enough</plan>")
-    free = reasoning.pull(OFF, prompt, budget)
+    end = sampled.model.tokenize(" enough</plan>")
+    free = sampled.pull(OFF, prompt, budget)
     assert len(free) == budget
-    tokens = reasoning.pull(sampling, prompt, budget + len(end) + 2)
+    tokens = sampled.pull(sampling, prompt, budget + len(end) + 2)
     assert tokens[: budget + len(end)] == free + end
 
 
 @pytest.mark.parametrize("prompt", ["Say hello. ", "<plan> a </plan> Say hello. "])
-def test_only_tokens_in_an_open_reasoning_block_count(reasoning: Sampled, prompt: str) -> None:
+def test_only_tokens_in_an_open_reasoning_block_count(sampled: Sampled, prompt: str) -> None:
     sampling = Sampling(reasoning_budget=2, **TAGS)
-    assert reasoning.pull(sampling, prompt, 12) == reasoning.pull(OFF, prompt, 12)
-    assert "</plan>" in reasoning.text(sampling, "<plan> a", 12)
-    assert "</plan>" not in reasoning.text(OFF, "<plan> a", 12)
+    assert sampled.pull(sampling, prompt, 12) == sampled.pull(OFF, prompt, 12)
+    assert "</plan>" in sampled.text(sampling, "<plan> a", 12)
+    assert "</plan>" not in sampled.text(OFF, "<plan> a", 12)
 
 
-def test_a_reasoning_budget_works_with_other_settings(reasoning: Sampled, library: Library) -> None:
-    ends = [
-        reasoning.model.tokenize(e, parse_special=True) for e in ("<|endoftext|>", "<|im_end|>")
-    ]
+def test_a_reasoning_budget_works_with_other_settings(sampled: Sampled, library: Library) -> None:
+    ends = [sampled.model.tokenize(e, parse_special=True) for e in ("<|endoftext|>", "<|im_end|>")]
     sampling = Sampling.preset(
         "creative",
         seed=3,
@@ -386,7 +365,7 @@ def test_a_reasoning_budget_works_with_other_settings(reasoning: Sampled, librar
         logit_bias=[(end, -np.inf) for (end,) in ends],
         **TAGS,
     )
-    assert reasoning.chain(sampling) == "reasoning_budget;logit_bias;top_p;dist"
+    assert sampled.chain(sampling) == "reasoning_budget;logit_bias;top_p;dist"
     # Each run uses a new model, because a prompt in the cache changes the rounding of logits.
     runs = []
     for _ in range(2):
@@ -394,11 +373,11 @@ def test_a_reasoning_budget_works_with_other_settings(reasoning: Sampled, librar
             runs.append(model.generate("Say hello. <plan>", 20, sampling=sampling))
     assert "</plan>" in runs[0].text
     assert runs[1].tokens == runs[0].tokens
-    with_guesses = reasoning.model.generate(
+    with_guesses = sampled.model.generate(
         "Say hello. <plan>",
         20,
         sampling=sampling,
-        speculation=Speculation(max_tokens=4, drafter=reasoning.model.path),
+        speculation=Speculation(max_tokens=4, drafter=sampled.model.path),
     )
     assert "</plan>" in with_guesses.text
 

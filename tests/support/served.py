@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -52,19 +51,13 @@ class Served:
     `n_files` is its limit of open files; None = the limit of the tests.
     """
 
-    def __init__(
-        self,
-        *options: str,
-        environment: dict[str, str] | None = None,
-        n_files: int | None = None,
-    ) -> None:
+    def __init__(self, *options: str, n_files: int | None = None) -> None:
         command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", "0", *DEFAULTS, *options]
         if n_files is not None:
             command = ["sh", "-c", f'ulimit -n {n_files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
