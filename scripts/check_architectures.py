@@ -30,13 +30,11 @@ from functools import partial
 from pathlib import Path
 
 from backend_suite.cases import ModelCase
-from backend_suite.comparing import WITHOUT_FLASH, Comparison, Subject
+from backend_suite.comparing import WITHOUT_FLASH, Comparison, Subject, details
 from backend_suite.every_use import Findings, use_in_every_way
-from backend_suite.reporting import details
 from fetch_llama_cpp import FetchError
 from forked import run_forked
 from make_test_models import vocabulary_file
-from page_tables import markdown_table
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
@@ -68,17 +66,12 @@ VERDICTS = ("exact", "near-ties", "fault", "refused", "cannot be made")
 
 @dataclass(frozen=True)
 class Report:
-    """The result of one architecture."""
-
     name: str
     # One of `VERDICTS`. ``"refused"`` means that the library rejected the model because it cannot
     # generate text.
     verdict: str
     why: str = ""  # the reason; empty if the verdict is ``"exact"``
     n_choices: int = 0
-    # The largest difference between a leaf's log-probability and the reference's, in nats.
-    difference: float = 0.0
-    noise: float = 0.0  # the difference that rounding alone causes, in nats
     n_shared: int = 0  # number of choices in which streams shared passes
 
 
@@ -98,11 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reports = []
         for name in names:
             reports.append(check(name, vocabulary, subject))
-            print(_line(reports[-1]), file=sys.stderr)
+            print(_line(reports[-1]), flush=True)
     except (ElizaError, FetchError, OSError, ValueError, subprocess.SubprocessError) as error:
         print(f"check_architectures: {error}", file=sys.stderr)
         return 2
-    print(table(reports))
     n_choices, n_shared = (
         sum(getattr(report, name) for report in reports) for name in ("n_choices", "n_shared")
     )
@@ -157,16 +149,7 @@ def report_of(name: str, findings: Findings | None, problem: str) -> Report:
     for kind, group in (("are not the same", failed), ("are near-ties", near)):
         if group:
             reasons.append(f"{len(group)} of {len(compared)} choices {kind}: {_first(group)}")
-    difference = max(each.verdict.difference for each in compared)
-    why = "; ".join(reasons)
-    return Report(name, verdict, why, len(compared), difference, findings.noise, findings.n_shared)
-
-
-def table(reports: Sequence[Report]) -> str:
-    """Return a table of all architectures, then a line for each inexact one."""
-    head = ["architecture", "verdict", "choices", "difference", "noise"]
-    reasons = [_line(report) for report in reports if report.why]
-    return "\n".join([markdown_table(head, map(_cells, reports), left=2), *reasons])
+    return Report(name, verdict, "; ".join(reasons), len(compared), findings.n_shared)
 
 
 def _run(*command: str | Path) -> str:
@@ -181,13 +164,6 @@ def _without_folders(text: str) -> str:
 def _first(group: Sequence[Comparison]) -> str:
     """Return the details of the first comparison, without the model's name."""
     return details(group)[0].removeprefix(f"{group[0].verdict.kind}: {group[0].model}, ")
-
-
-def _cells(report: Report) -> list[str]:
-    figures = ["", "", ""]
-    if report.n_choices:
-        figures = [str(report.n_choices), f"{report.difference:.1e}", f"{report.noise:.1e}"]
-    return [report.name, report.verdict, *figures]
 
 
 def _line(report: Report) -> str:

@@ -28,8 +28,15 @@ from pathlib import Path
 
 from backend_suite.cases import ANSWERS, PROMPTS, VOCABULARIES, WAYS, model_cases
 from backend_suite.choosing import choose
-from backend_suite.comparing import WITHOUT_FLASH, Comparison, Subject, ask_all, measure_noise
-from backend_suite.reporting import details, table
+from backend_suite.comparing import (
+    WITHOUT_FLASH,
+    Comparison,
+    Subject,
+    ask_all,
+    details,
+    measure_noise,
+    table,
+)
 from backend_suite.rpc_servers import rpc_servers
 from fetch_llama_cpp import FetchError
 from make_test_models import ModelError
@@ -68,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(
     reference: Subject, subject: Subject, *, quick: bool, size: str | None = None
 ) -> list[Comparison]:
-    """Compare on all models, and print each model's placement to standard error."""
     prompts = dict(list(PROMPTS.items())[: 2 if quick else None])
     answers = dict(list(ANSWERS.items())[: 2 if quick else None])
     compared: list[Comparison] = []

@@ -30,7 +30,6 @@ from pathlib import Path
 from faults.loop import Ended, Fault, Loop
 from faults.operations import OPERATIONS
 from faults.preloaded import KINDS, FaultError, Preloaded, run_preloaded
-from page_tables import markdown_table
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
@@ -43,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Make single system calls of the library fail.")
     add = parser.add_argument
     add("--only", default="", metavar="TEXT", help="only operations whose names contain TEXT")
-    add("--kind", choices=KINDS, help="kind of call to fail (default: all)")
     add("--sample", type=int, default=50, metavar="N", help="calls of each kind (50); 0 = all")
     add("--lasting", action="store_true", help="also fail all later calls of the kind")
     add("--details", action="store_true", help="also list the stacks")
@@ -58,40 +56,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"check_faults: {error}", file=sys.stderr)
         return 2
     begin = time.monotonic()
-    faults = run(loop, options.only, [options.kind] if options.kind else KINDS, options.sample)
-    print(table(faults), *listing(faults, details=options.details), sep="\n")
+    faults = run(loop, options.only, options.sample)
+    for line in listing(faults, details=options.details):
+        print(line)
+    ended = Counter(fault.ended.value for fault in faults)
+    print(", ".join(f"{count} {name}" for name, count in ended.most_common()))
     failed = sum(fault.ended.is_failure for fault in faults)
     minutes = (time.monotonic() - begin) / 60
     print(f"{len(faults) - failed} of {len(faults)} faults are handled, in {minutes:.1f} minutes")
     return 1 if failed else 0
 
 
-def run(loop: Loop, only: str, kinds: Sequence[str], sample: int) -> list[Fault]:
+def run(loop: Loop, only: str, sample: int) -> list[Fault]:
     """Run all operations, and print progress to standard error."""
     faults: list[Fault] = []
     operations = [each for each in OPERATIONS if only in each.name]
-    for operation, kind in itertools.product(operations, kinds):
+    for operation, kind in itertools.product(operations, KINDS):
         found = [*loop.faults(operation, kind, sample)]
         ended = Counter(fault.ended.value for fault in found)
         counts = ", ".join(f"{count} {name}" for name, count in ended.most_common())
         print(f"{operation.name}, {kind}: {counts or 'no call'}", file=sys.stderr, flush=True)
         faults += found
     return faults
-
-
-def table(faults: Sequence[Fault]) -> str:
-    """Return a Markdown table: a row for each operation and kind, with counts of the outcomes."""
-    groups: dict[tuple[str, str], Counter[Ended]] = {}
-    for fault in faults:
-        for key in ((fault.operation, fault.kind), ("all", "all")):
-            groups.setdefault(key, Counter())[fault.ended] += 1
-    groups["all", "all"] = groups.pop(("all", "all"), Counter())  # the last row
-    rows = [
-        [*key, str(count.total()), *(str(count[ended]) for ended in Ended)]
-        for key, count in groups.items()
-    ]
-    head = ["operation", "what failed", "faults", *(ended.value for ended in Ended)]
-    return markdown_table(head, rows, left=2)
 
 
 def listing(faults: Sequence[Fault], *, details: bool) -> list[str]:

@@ -73,11 +73,9 @@ def model_cases(*, quick: bool, size: str | None = None) -> list[ModelCase]:
 
     `size` selects those with a vocabulary of this size, and leaves out the embedded model.
     """
-    cases = [ModelCase("trained 2k", default_model_path())] if size is None else []
-    for each, vocabulary in VOCABULARIES.items():
-        for kind in TYPES:
-            if (quick and (each, kind) != ("32k", "q8_0")) or size not in (None, each):
-                continue
-            path = cached_model(vocabulary, tensor_type=kind, **SHAPE)
+    cases = [] if size else [ModelCase("trained 2k", default_model_path())]
+    for each, kind in itertools.product(VOCABULARIES, TYPES):
+        if size in (None, each) and (not quick or (each, kind) == ("32k", "q8_0")):
+            path = cached_model(VOCABULARIES[each], tensor_type=kind, **SHAPE)
             cases.append(ModelCase(f"random {each} {kind}", path))
     return cases

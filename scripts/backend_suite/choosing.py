@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eliza_ffi.choices.token_tree import (
-    TokenTreePayload,
-    build_token_tree_descriptor,
-)
-from eliza_ffi.library.protocol import (
-    STOP_AT_LEAF,
-    TRIE_ARGMAX,
-    StreamConfig,
-    StreamStats,
-    Tokens,
-)
+from eliza_ffi.choices.token_tree import TokenTreePayload, build_token_tree_descriptor
+from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from eliza_ffi.model import Model
 
 from .cases import Way
@@ -28,8 +19,6 @@ from .cases import Way
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a choice."""
-
     tokens: tuple[int, ...]  # the leaf's tokens
     logprob: float  # log-probability of that leaf, computed by the stream while it chose
     # Log-probabilities of all leaves in payload order, shape ``[leaves]``, computed by a second
@@ -39,7 +28,6 @@ class Outcome:
 
 
 def payload_of(model: Model, answers: list[str]) -> TokenTreePayload:
-    """Return the answers as a token tree with the model's tokens."""
     return TokenTreePayload("", (build_token_tree_descriptor("answer", answers, model.tokenize),))
 
 
@@ -89,7 +77,6 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
 
 @contextmanager
 def _span(binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload) -> Iterator[Any]:
-    """Open a stream with the prompt and the trie; close it at the end."""
     with closing(binding.open(ctx, StreamConfig())) as stream:
         binding.prefill(stream, prompt)
         binding.set_token_trie(stream, payload.to_json(), TRIE_ARGMAX | STOP_AT_LEAF)

@@ -35,8 +35,6 @@ N_ROUNDS = 4
 
 @dataclass(frozen=True)
 class Findings:
-    """The results for one model."""
-
     refusal: str = ""  # the library's error if it rejects the model, else empty
     # The difference that rounding causes in a leaf's log-probability on this model, in nats.
     noise: float = 0.0
@@ -135,7 +133,6 @@ def _restored(path: Path, subject: Subject, questions: Sequence[Question]) -> Ma
 
 
 def _together(path: Path, subject: Subject, questions: Sequence[Question]) -> Made:
-    """Let all streams choose at once."""
     asked = [*questions] * N_ROUNDS
     for way in SHARING:
         with subject.open(path) as model, ThreadPoolExecutor(len(asked)) as threads:

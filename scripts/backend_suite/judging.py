@@ -58,8 +58,6 @@ def judge(
 ) -> Verdict:
     """Compare an outcome with the reference's.
 
-    Notes
-    -----
     If no log-probability differs by more than `difference`, then two leaves can change places only
     if they are at most twice `difference` apart in the reference: one rises and the other falls.
     """
@@ -77,17 +75,9 @@ def judge(
 
 
 def noise_between(scores: NDArray[np.float64], rounded: NDArray[np.float64]) -> float:
-    """Return the noise: the largest difference between two sets of scores.
+    """Return the noise: the largest difference between two sets of log-probabilities, in nats.
 
-    Parameters
-    ----------
-    scores, rounded
-        Log-probabilities of the same leaves, shape ``[leaves]``, in nats.
-
-    Raises
-    ------
-    RuntimeError
-        If the difference exceeds `LARGEST_NOISE` or is NaN, and so cannot come from rounding.
+    A RuntimeError is raised if it exceeds `LARGEST_NOISE` or is NaN: rounding cannot cause that.
     """
     noise = float(np.abs(scores - rounded).max())
     if not noise <= LARGEST_NOISE:
@@ -99,7 +89,6 @@ def noise_between(scores: NDArray[np.float64], rounded: NDArray[np.float64]) -> 
 
 
 def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> list[str]:
-    """Return descriptions of the numbers that contradict the trie or each other."""
     leaves = [leaf.tokens for leaf in payload.leaves()]
     stats = outcome.stats
     problems = []
@@ -121,9 +110,11 @@ def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> lis
         "tokens_forced": len(outcome.tokens) - len(allowed),
         "tokens_sampled": 0,
     }
-    for name, value in expected.items():
-        if getattr(stats, name) != value:
-            problems.append(f"{name}: expected {value}, got {getattr(stats, name)}")
+    problems += [
+        f"{name}: expected {value}, got {getattr(stats, name)}"
+        for name, value in expected.items()
+        if getattr(stats, name) != value
+    ]
     # At most one pass per token; the fast strategies need fewer.
     if stats.passes_after_prompt > len(outcome.tokens):
         problems.append(
@@ -135,10 +126,7 @@ def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> lis
 
 
 def allowed_along(leaves: list[tuple[int, ...]], tokens: tuple[int, ...]) -> list[int]:
-    """Return the number of allowed tokens at each step towards a leaf.
-
-    No leaf may be a prefix of another leaf.
-    """
+    """Return the number of allowed tokens at each step; no leaf may be a prefix of another."""
     return [
         len({leaf[i] for leaf in leaves if len(leaf) > i and leaf[:i] == tokens[:i]})
         for i in range(len(tokens))
@@ -153,12 +141,8 @@ def margin_between(payload: TokenTreePayload, reference: Outcome, other: tuple[i
         shared += 1
 
     def logprob_below(prefix: tuple[int, ...]) -> float:
-        below = [
-            logprob
-            for leaf, logprob in zip(leaves, reference.logprobs, strict=True)
-            if leaf[: len(prefix)] == prefix
-        ]
-        return float(np.logaddexp.reduce(below))
+        is_below = [leaf[: len(prefix)] == prefix for leaf in leaves]
+        return float(np.logaddexp.reduce(reference.logprobs[is_below]))
 
     return logprob_below(reference.tokens[: shared + 1]) - logprob_below(other[: shared + 1])
 

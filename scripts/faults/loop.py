@@ -16,16 +16,13 @@ from eliza_ffi.errors import ElizaError, OutOfMemoryError
 from eliza_ffi.library.loading import Library
 
 from .operations import N_SLOTS, Operation
-from .preloaded import Preloaded
-from .symbols import Symbols, blamed, our_caller
+from .preloaded import Preloaded, Symbols, blamed, our_caller
 
 TIME_LIMIT_S = 30.0
 SETTINGS = {"n_ctx": 512, "n_slots": N_SLOTS, "options": {"slot_wait_ms": "0"}}
 
 
 class Ended(enum.Enum):
-    """How an operation ended after one of its calls failed."""
-
     WORKED = "worked"
     REFUSED = "refused"
     OTHER_ERROR = "other error"
@@ -43,8 +40,6 @@ class Ended(enum.Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """The outcome of one failing call."""
-
     operation: str
     kind: str
     n: int  # number of the failing call, from 1
@@ -65,8 +60,6 @@ class Fault:
 
 
 class Loop:
-    """Runs operations with failing calls."""
-
     def __init__(self, library: Library, preloaded: Preloaded, *, lasting: bool = False) -> None:
         self._library = library
         self._preloaded = preloaded

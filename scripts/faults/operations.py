@@ -25,8 +25,6 @@ N_SLOTS = 2
 
 @dataclass(frozen=True)
 class Operation:
-    """One use of a model."""
-
     name: str
     run: Callable[[Stage], Any]  # runs the operation and returns its result
     prepare: Callable[[Stage], object]  # runs first, while no call fails

@@ -1,12 +1,15 @@
-"""Build, preload and control the library that makes calls fail."""
+"""Build, preload and control the library that makes calls fail; name the functions on a stack."""
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import mmap
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -50,7 +53,6 @@ class Report(ctypes.Structure):
 
 
 def build(folder: Path) -> Path:
-    """Build the library in a folder; return its file."""
     built = folder / "libeliza_failing_calls.so"
     # With builtins, the compiler may optimize on the assumption that malloc is the standard one.
     flags = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fno-builtin", "-Wall", "-Wextra"]
@@ -90,7 +92,6 @@ class Preloaded:
 
     @staticmethod
     def is_there() -> bool:
-        """Return whether this process runs with the library preloaded."""
         return "failing_calls" in os.environ.get(VARIABLE, "")
 
     def arm(self, kind: str, n: int, *, lasting: bool = False) -> None:
@@ -101,9 +102,62 @@ class Preloaded:
         self._calls.eliza_faults_arm(KINDS.index(kind) + 1, n, int(lasting))
 
     def disarm(self) -> None:
-        """Let all calls succeed again."""
         self._calls.eliza_faults_disarm()
 
     def forget(self) -> None:
-        """Clear the report, before the next child."""
         ctypes.memset(ctypes.byref(self.report), 0, ctypes.sizeof(Report))
+
+
+OURS = ("eliza::", "eliza_inference_", "eliza_test_")
+# Code that is attributed to its caller. Code that is neither ours nor neutral is llama.cpp's.
+NEUTRAL = (
+    *("std::", "__gnu_cxx::", "__cxxabiv1::", "__cxa", "__gxx_personality", "_Unwind"),
+    *("nlohmann::", "operator new", "operator delete", "ggml_abort"),
+)
+
+
+class Symbols:
+    """The functions of a library that was not stripped."""
+
+    def __init__(
+        self,
+        library: Path,  # the library's file
+        base: int,  # its load address
+    ) -> None:
+        self._base = base
+        command = ["nm", "--numeric-sort", "--defined-only", "--print-size", str(library)]
+        mangled = subprocess.run(command, capture_output=True, check=True).stdout
+        plain = ["c++filt", "--no-params"]
+        listed = subprocess.run(plain, input=mangled, capture_output=True, check=True).stdout
+        found = re.findall(r"^(\w+) (\w+) [tTwWi] (.+)$", listed.decode(), flags=re.MULTILINE)
+        self._begins = [int(begin, 16) for begin, _, _ in found]
+        self._ends = [int(begin, 16) + int(size, 16) for begin, size, _ in found]
+        self._names = [name for _, _, name in found]
+
+    def names(self, addresses: Iterable[int]) -> list[str]:
+        names = (self._name(address - self._base) for address in addresses)
+        return [name for name in names if name]
+
+    def _name(self, offset: int) -> str:
+        # If the callee never returns, the return address may lie after the end of the caller.
+        at = bisect.bisect_right(self._begins, offset - 1) - 1
+        return self._names[at] if at >= 0 and offset - 1 < self._ends[at] else ""
+
+
+def blamed(names: Sequence[str]) -> tuple[str, str]:
+    """Return whose code a stack is in, and the innermost function of that owner.
+
+    The names begin with the innermost function. The owner is ``"ours"``, ``"llama.cpp"`` or
+    ``"nobody"``.
+    """
+    for name in names:
+        if name.startswith(OURS):
+            return "ours", name
+        if not name.startswith(NEUTRAL):
+            return "llama.cpp", name
+    return "nobody", ""
+
+
+def our_caller(names: Sequence[str]) -> str:
+    """Return our innermost function in a stack, or an empty string."""
+    return next((name for name in names if name.startswith(OURS)), "")

@@ -11,19 +11,24 @@ from functools import partial
 from fetch_llama_cpp import source_tree
 from gguf_file import Gguf, read_gguf
 
-from .companions import adapters, splits
-from .edits import Change, Edit, applied
-from .layout import Files, flips, layout, model_of, tensors, truncations
-from .metadata import additions, architectures, arrays, pairs, scalars
-from .vocabulary import tokenizers
+from .files import Files, adapters, flips, layout, model_of, splits, tensors, truncations
+from .metadata import (
+    Change,
+    Edit,
+    additions,
+    applied,
+    architectures,
+    arrays,
+    pairs,
+    scalars,
+    tokenizers,
+)
 
 __all__ = ["Files", "Gguf", "Mutation", "all_mutations", "chosen", "read_gguf"]
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """One way to break a file."""
-
     kind: str
     what: str  # a description, such as ``"llama.block_count = 0"``
     # Returns the files by name. The first is the one to open; ``lora.gguf`` is an adapter to load
