@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from hostile import ALL_CASES
 from hostile.mutated import cases as mutated_models
 from hostile.trial import try_case, verdict
-from page_tables import markdown_table
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
@@ -57,20 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ElizaError as error:
         print(f"check_hostile: {error}", file=sys.stderr)
         return 2
-    rows, n_ok = [], 0
+    n_ok = 0
     for case in cases:
         outcome = try_case(case, library)
         found = verdict(case, outcome)
         n_ok += found == "ok"
-        print(f"{case.name}: {found}", file=sys.stderr, flush=True)
-        said = " ".join((outcome.after or outcome.said).replace("|", "\\|").split())
+        said = " ".join((outcome.after or outcome.said).split())
         if len(said) > SHOWN:
             said = f"{said[: SHOWN // 3]} ... {said[-SHOWN * 2 // 3 :]}"
-        waited = "" if outcome.waited is None else f"{outcome.waited:.2f}"
-        figures = [f"{outcome.seconds:.2f}", f"{outcome.mib:.0f}", waited]
-        rows.append([case.name, f"{outcome.came}: {said}", found, *figures])
-    head = ["case", "result", "verdict", "CPU s", "MiB", "others waited (s)"]
-    print(markdown_table(head, rows, left=3))
+        figures = f"{outcome.seconds:.2f} s, {outcome.mib:.0f} MiB"
+        if outcome.waited is not None:
+            figures += f", others waited {outcome.waited:.2f} s"
+        print(f"{case.name}: {found}: {figures}: {outcome.came}: {said}", flush=True)
     print(f"{len(cases)} cases: {n_ok} ok, {len(cases) - n_ok} failed")
     return int(n_ok < len(cases))
 

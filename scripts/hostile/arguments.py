@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from stage import ACTIONS, CHAT, PROMPT, Stage
 from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import error_from_status
 from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.structured import Skeleton, SkeletonSpan
 
-from .case import Broken, Case, Must, cases
+from .case import Broken, Case, Must, cases, cpu_seconds
 
 DEPTH = 10_000
 HUGE = 20_000_000
@@ -54,7 +54,6 @@ returns its status."""
 
 
 def _on_stream(call: Native, raw: bytes, stage: Stage) -> None:
-    """Call a function of a stream that has read a prompt."""
     binding = stage.model.binding
     with closing(binding.open(stage.model.session.ctx, StreamConfig())) as stream:
         binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
@@ -68,11 +67,10 @@ def _on_model(call: Native, raw: bytes, stage: Stage) -> None:
 def _before_loading(call: Native, raw: bytes, stage: Stage) -> None:
     """Call a function of a context that has not loaded its model."""
     binding = stage.model.binding
-    ctx = binding.create(stage.model.path)
-    try:
+    with ExitStack() as opened:
+        ctx = binding.create(stage.model.path)
+        opened.callback(binding.destroy, ctx)
         _checked(call, ctx, raw, stage)
-    finally:
-        binding.destroy(ctx)
 
 
 def _checked(
@@ -152,7 +150,6 @@ SURE = (
 
 
 def _many_choice_sets(tokenization: Any, stage: Stage) -> str:
-    """Choose from a thousand different sets."""
     draw = random.Random(1)
     for number in range(1000):
         names = [f"{draw.getrandbits(40):010x}-{number}" for _ in range(100)]
@@ -161,8 +158,6 @@ def _many_choice_sets(tokenization: Any, stage: Stage) -> str:
 
 
 def _many_skeletons(stage: Stage) -> str:
-    from eliza_ffi.structured import Skeleton, SkeletonSpan
-
     for number in range(300):
         kinds = tuple(f"K{number}_{i}" for i in range(50))
         spans = (
@@ -200,27 +195,17 @@ def _bias_everything(stage: Stage) -> str:
         n = model.describe()["model"]["n_vocab"]
         biases = [(token, 0.25) for token in range(n)]
         model.generate(PROMPT, 1)
+        sampling, option = Sampling(logit_bias=tuple(biases)), json.dumps(biases)
+        set_option = partial(model.binding.set_option, model.session.ctx)
         times = {
-            "a setting": _timed(
-                lambda: model.generate(PROMPT, 2, sampling=Sampling(logit_bias=tuple(biases)))
-            ),
-            "an option": _timed(
-                lambda: model.binding.set_option(
-                    model.session.ctx, "logit_bias", json.dumps(biases)
-                )
-            ),
-            "a stream with the option": _timed(lambda: model.generate(PROMPT, 2)),
+            "a setting": cpu_seconds(lambda: model.generate(PROMPT, 2, sampling=sampling)),
+            "an option": cpu_seconds(lambda: set_option("logit_bias", option)),
+            "a stream with the option": cpu_seconds(lambda: model.generate(PROMPT, 2)),
         }
     said = ", ".join(f"{name} {took:.2f} s" for name, took in times.items())
     if max(times.values()) > 1:
         raise Broken(f"{n:,} biases: {said}")
     return said
-
-
-def _timed(run: Callable[[], object]) -> float:
-    begin = time.process_time()
-    run()
-    return time.process_time() - begin
 
 
 def _with_stops(stops: list[str], stage: Stage) -> str:
@@ -244,25 +229,21 @@ def _many_breakers(stage: Stage) -> str:
 STOPS = [f"stop number {i}" for i in range(100_000)]
 LABELS = [f"choice {i}" for i in range(100_000)]
 LONG_LABELS = ["a" * 1_000_000, "b"]
-RAW = {
-    (function, name): partial(call, raw)
+MALFORMED_CASES = [
+    Case(
+        f"arguments: {function}, {name}",
+        partial(call, raw),
+        Must.FAIL if name in SURE else Must.END,
+        seconds=3,
+        mib=700,
+    )
     for function, call in CALLS.items()
     for name, raw in MALFORMED.items()
     if "NUL" not in name or function in BY_LENGTH
-}
+]
 
 CASES = (
-    *(
-        Case(
-            f"arguments: {function}, {name}",
-            run,
-            Must.FAIL if name in SURE else Must.END,
-            "",
-            3,
-            700,
-        )
-        for (function, name), run in RAW.items()
-    ),
+    *MALFORMED_CASES,
     *cases(
         "caches: 1,000 sets of labels, {} tokenization",
         _many_choice_sets,

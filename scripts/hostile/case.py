@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 
 class Must(enum.Enum):
-    """The required result of a case."""
-
     FAIL = "an error"
     ANSWER = "an answer"
     END = "an error or an answer"
@@ -36,8 +34,6 @@ def _use(stage: Stage) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """One hostile case."""
-
     name: str  # the kind, a colon, and a description
     run: Callable[[Stage], Any]  # runs the case; its return value is the answer
     must: Must = Must.END
@@ -62,6 +58,13 @@ def cases(
     return [Case(name.format(key), partial(run, item), must, **more) for key, item in of.items()]
 
 
+def cpu_seconds(run: Callable[[], object]) -> float:
+    """Return the CPU time that this thread needs to call a function."""
+    begin = time.thread_time()
+    run()
+    return time.thread_time() - begin
+
+
 class Neighbour:
     """Another stream of the same model, which makes choices all the time."""
 
@@ -75,7 +78,6 @@ class Neighbour:
 
     @contextmanager
     def choosing(self) -> Iterator[Neighbour]:
-        """Make choices until the context ends."""
         self._thread.start()
         try:
             yield self

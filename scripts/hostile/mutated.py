@@ -31,12 +31,8 @@ def write(files: Files, folder: Path) -> tuple[Path, Path | None]:
 def use(path: Path, lora: Path | None, library: Library) -> list[str]:
     """Open a model, use it as programs do, and return the errors of its uses.
 
-    Raises
-    ------
-    ElizaError
-        If the library rejects the file.
-    Broken
-        If the library ran out of memory, which would take all memory of a machine without limits.
+    An ElizaError means that the library rejects the file. Broken means that it ran out of memory,
+    which would take all memory of a machine without limits.
     """
     say_stage("open")
     adapters = [(lora, 1.0)] if lora else []

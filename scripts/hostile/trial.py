@@ -30,8 +30,6 @@ WALL_TO_CPU = 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a case."""
-
     came: str  # ``"answer"``, ``"error"``, ``"broken"``, ``"died"`` or ``"hung"``
     said: str  # the error message, the beginning of the answer, or the last words of the process
     seconds: float = 0.0  # CPU time
@@ -58,7 +56,6 @@ def verdict(case: Case, outcome: Outcome) -> str:
 
 
 def try_case(case: Case, library: Library) -> Outcome:
-    """Run a case in a child process."""
     wall = max(LEAST_WALL_S, WALL_TO_CPU * case.seconds)
     with tempfile.TemporaryDirectory() as folder:
         child = run_forked(lambda: _perform(case, Stage(library, Path(folder))), wall)
