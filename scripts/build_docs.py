@@ -74,13 +74,7 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Copy the linked files into the site, then check the site.
-
-    Raises
-    ------
-    SystemExit
-        If a page would load something from another server, or lacks a public name.
-    """
+    """Copy the linked files into the site, then check the site."""
     site = Path(config["site_dir"])
     for path in sorted(_copied):
         copy = site / _address(path)

@@ -41,11 +41,8 @@ def problems(root: Path) -> Iterator[str]:
             measured = VERSIONS.search(table["text"])
             if measured is None:
                 yield f"{place} must name its versions: 'eliza-ffi VERSION over llama.cpp VERSION'"
-            elif page == readme and measured["eliza_ffi"] != version:
-                yield (
-                    f"{place} must be measured with eliza-ffi {version}, but was measured with "
-                    f"{measured['eliza_ffi']}: run python -m bench.peers --docs README.md"
-                )
+            elif page == readme and (got := measured["eliza_ffi"]) != version:
+                yield f"{place}: expected figures of eliza-ffi {version}, got those of {got}"
 
 
 if __name__ == "__main__":

@@ -99,7 +99,6 @@ class Held:
 
     @staticmethod
     def now() -> Held:
-        """Collect garbage, then measure this process."""
         gc.collect()
         # glibc keeps freed memory for later allocations; without the trim it looks like a leak.
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
@@ -239,7 +238,6 @@ class Soak:
         return 1
 
     def choose_otherwise(self, draw: random.Random) -> int:
-        """Choose with prepared, sampled or new labels."""
         model, prompt = self.model, draw.choice(PROMPTS)
         new = [f"n{draw.getrandbits(30)}" for _ in range(20)]
         ways: list[Callable[[], object]] = [
@@ -256,7 +254,6 @@ class Soak:
         return 0
 
     def choose_many(self, draw: random.Random) -> int:
-        """Choose for several prompts."""
         prompts = draw.choices(PROMPTS, k=6)
         self.model.choose_many(prompts, ACTIONS)
         return len(prompts)
@@ -273,7 +270,6 @@ class Soak:
         return 0
 
     def give_up(self, draw: random.Random) -> int:
-        """Read a few pieces of a stream, then close it."""
         texts = self.model.stream(CHAT, 50)
         for _, _ in zip(range(draw.randrange(3)), texts, strict=False):
             pass

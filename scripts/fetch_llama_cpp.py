@@ -51,12 +51,10 @@ class Release:
 
     @property
     def directory_name(self) -> str:
-        """Name of the unpacked tree in the cache."""
         return f"llama.cpp-{self.commit}"
 
     @property
     def prefix(self) -> str:
-        """Path of llama.cpp inside the archive."""
         return f"{PACKAGE}-{self.version}/thirdparty/llama.cpp/"
 
     @property
@@ -157,7 +155,6 @@ def sha256_of(paths: Iterable[Path]) -> str:
 
 
 def check_sha256(archive: Path, expected: str) -> None:
-    """Raise FetchError unless the file has this sha256."""
     try:
         found = sha256_of([archive])
     except OSError as error:

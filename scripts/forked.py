@@ -35,12 +35,10 @@ class Child:
 
     @property
     def how(self) -> str:
-        """The exit code or signal in words."""
         return f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
 
     @property
     def stages(self) -> list[str]:
-        """The stages that it announced with :func:`say_stage`."""
         return re.findall(f"^{STAGE}(.*)$", self.stderr, re.MULTILINE)
 
     @property
@@ -54,7 +52,6 @@ class Child:
 
 
 def say_stage(stage: str) -> None:
-    """Announce on standard error that a stage begins."""
     os.write(2, f"{STAGE}{stage}\n".encode())
 
 
@@ -101,7 +98,6 @@ def run_forked(
 def _work(
     work: Callable[[], Any], mebibytes: int | None, reported: int, errors: int, writing: int
 ) -> None:
-    """Call the function, write its result, and end this process."""
     code = 1
     try:
         os.setpgid(0, 0)

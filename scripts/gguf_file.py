@@ -62,7 +62,6 @@ class Gguf:
         return None if at is None else self.entries[at].value
 
     def put(self, entry: Entry) -> None:
-        """Replace the entry of this key, or add one."""
         at = self.index(entry.key)
         if at is None:
             self.entries.append(entry)
@@ -101,7 +100,6 @@ class Gguf:
         return [*itertools.accumulate(map(len, self.header()), initial=0)]
 
     def to_bytes(self) -> bytes:
-        """Return the file."""
         out = bytearray()
         for part in (b"".join(self.header()), *(tensor.data for tensor in self.tensors)):
             out += part.ljust(padded(len(part), self.alignment()), b"\0")

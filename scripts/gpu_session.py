@@ -53,10 +53,8 @@ def model_file(name: str) -> Path | None:
     tokenizer = make_test_models.read_tokenizer(make_test_models.vocabulary_file(vocab))
     sizes = make_test_models.matrices(shape, len(tokenizer["tokenizer.ggml.tokens"].value)).values()
     file.parent.mkdir(parents=True, exist_ok=True)
-    if (
-        2.2 * sum(rows * columns for rows, columns, _ in sizes)
-        > shutil.disk_usage(file.parent).free
-    ):
+    room = 2.2 * sum(rows * columns for rows, columns, _ in sizes)
+    if room > shutil.disk_usage(file.parent).free:
         return None
     unfinished = file.with_suffix(".part")
     make_test_models.write_model(unfinished, f"random {name}", tokenizer, shape, pooled_matrix)

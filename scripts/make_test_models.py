@@ -105,27 +105,20 @@ def read_tokenizer(file: Path) -> dict[str, Entry]:
 
 
 def add_entries(writer: gguf.GGUFWriter, entries: dict[str, Entry]) -> None:
-    """Add metadata to a file that is being written."""
     for name, entry in entries.items():
         item_kind = None if entry.item_kind is None else GGUFValueType(entry.item_kind)
         writer.add_key_value(name, entry.value, GGUFValueType(entry.kind), item_kind)
 
 
-def vocabulary_files() -> dict[str, Path]:
-    """Return the vocabularies of the llama.cpp source tree, by names such as ``llama-bpe``."""
-    folder = source_tree(with_models=True) / "models"
-    files = sorted(folder.glob("ggml-vocab-*.gguf"))
-    return {file.stem.removeprefix("ggml-vocab-"): file for file in files}
-
-
 def vocabulary_file(vocab: str) -> Path:
-    """Return the file of a vocabulary, from its name or the path of any GGUF file."""
+    """Return a vocabulary of llama.cpp by a name such as ``llama-bpe``, or any GGUF file."""
     if vocab.endswith(".gguf"):
         return Path(vocab)
-    files = vocabulary_files()
-    if vocab not in files:
-        raise ModelError(f"vocabulary: expected one of {', '.join(files)}; got {vocab!r}")
-    return files[vocab]
+    files = sorted((source_tree(with_models=True) / "models").glob("ggml-vocab-*.gguf"))
+    known = {file.stem.removeprefix("ggml-vocab-"): file for file in files}
+    if vocab not in known:
+        raise ModelError(f"vocabulary: expected one of {', '.join(known)}; got {vocab!r}")
+    return known[vocab]
 
 
 def random_matrix(seed: int, name: str, size: tuple[int, int], std: float) -> NDArray[np.float32]:

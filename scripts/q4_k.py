@@ -25,16 +25,8 @@ BLOCK_BYTES = 144
 BLOCKS_AT_ONCE = 1 << 14
 
 
-def quantize_q4_k(
-    weights: NDArray[np.float32],  # shape ``[rows, columns]``; `columns` must be a multiple of 256
-) -> NDArray[np.uint8]:
-    """Quantize a matrix.
-
-    Returns
-    -------
-    numpy.ndarray
-        Bytes, shape ``[rows, columns / 256 * 144]``.
-    """
+def quantize_q4_k(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Quantize a matrix of ``[rows, columns]``; return bytes, ``[rows, columns / 256 * 144]``."""
     rows, columns = weights.shape
     if columns % BLOCK:
         raise ValueError(f"weights: expected a multiple of {BLOCK} columns, got {columns}")
@@ -43,14 +35,12 @@ def quantize_q4_k(
     for begin in range(0, len(blocks), BLOCKS_AT_ONCE):
         part = slice(begin, begin + BLOCKS_AT_ONCE)
         out[part] = _quantize_blocks(blocks[part])
-    return out.reshape(rows, columns // BLOCK * BLOCK_BYTES)
+    return out.reshape(rows, -1)
 
 
 def _quantize_blocks(blocks: NDArray[np.float32]) -> NDArray[np.uint8]:
     runs = blocks.reshape(-1, BLOCK // RUN, RUN)
-    least = np.minimum(
-        runs.min(axis=2), 0.0
-    )  # [blocks, 8]; the format cannot express a least above 0
+    least = np.minimum(runs.min(axis=2), 0.0)  # [blocks, 8]; the format has no least above 0
     scale = (runs.max(axis=2) - least) / 15.0
     d, scale_bits = _six_bits(scale)
     dmin, least_bits = _six_bits(-least)

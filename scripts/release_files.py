@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def bill_of_materials(version: str) -> dict[str, object]:
-    """Return what the library contains, from sbom.json, and what the Python package requires."""
     header = (source_tree() / "vendor" / "nlohmann" / "json.hpp").read_text(encoding="utf-8")
     numbers = re.findall(r"#define NLOHMANN_JSON_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
     values = {

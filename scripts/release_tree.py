@@ -45,27 +45,23 @@ def notes_of(changelog: str, version: str, tagged: bool) -> str:
             f"or the words {NOT_RELEASED!r}"
         )
     if tagged and section[2] == NOT_RELEASED:
-        raise ReleaseError(
-            f"CHANGELOG.md: the commit has the tag v{version}, but its section has no date"
-        )
+        raise ReleaseError(f"CHANGELOG.md: the tag v{version} needs a section with a date")
     return section[3].strip() + "\n"
 
 
 def with_absolute_links(page: str, url: str, version: str) -> str:
-    """Turn a page's relative links into links to the files of the version."""
     return _LINK.sub(rf"]({url}/blob/v{version}/\1)", page)
 
 
 def with_urls(pyproject: str, url: str, version: str) -> str:
-    """Add the project's URLs to a pyproject.toml."""
-    urls = {
-        "Homepage": url,
-        "Documentation": f"{url}/tree/v{version}/docs",
-        "Changelog": f"{url}/blob/v{version}/CHANGELOG.md",
-        "Issues": f"{url}/issues",
-    }
-    lines = "".join(f'{name} = "{each}"\n' for name, each in urls.items())
-    return pyproject.replace("[project.opt", f"[project.urls]\n{lines}\n[project.opt", 1)
+    urls = f"""[project.urls]
+Homepage = "{url}"
+Documentation = "{url}/tree/v{version}/docs"
+Changelog = "{url}/blob/v{version}/CHANGELOG.md"
+Issues = "{url}/issues"
+
+"""
+    return pyproject.replace("[project.opt", f"{urls}[project.opt", 1)
 
 
 def write_tree(checkout: Path, folder: Path, url: str) -> str:
@@ -103,9 +99,8 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)*", options.url):
-            raise ReleaseError(
-                f"--url: expected https://host/path without a trailing slash, got {options.url!r}"
-            )
+            expected = "https://host/path without a trailing slash"
+            raise ReleaseError(f"--url: expected {expected}, got {options.url!r}")
         version = write_tree(ROOT, options.folder, options.url)
     except ReleaseError as error:
         print(f"release_tree: {error}", file=sys.stderr)

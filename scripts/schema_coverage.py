@@ -18,7 +18,6 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,10 @@ def count(
 ) -> None:
     """Compile a schema, and let the model, if any, write `n` answers to it."""
     try:
-        schema = schema_of(json.loads(text))
+        schema = json.loads(text)
+        if isinstance(schema, dict) and "json_schema" in schema:
+            inner = schema["json_schema"]
+            schema = json.loads(inner) if isinstance(inner, str) else inner
     except (ValueError, RecursionError):
         found["broken"] += 1
         return
@@ -59,16 +61,16 @@ def count(
     found["compiled"] += 1
     found["relaxed"] += bool(grammar.relaxed)
     why.update({f"relaxed: {_kind_of(reason)}" for reason in grammar.relaxed})
-    if model is not None and isinstance(schema, dict) and schema:
-        reader = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-        for _ in range(n):
-            found["answers"] += 1
-            try:
-                value = model.fill("JSON: ", schema, **SETTINGS).value
-            except (FillError, InvalidArgumentError):
-                found["failed"] += 1
-            else:
-                found["invalid"] += not reader(schema).is_valid(value)
+    for _ in range(n if model is not None and isinstance(schema, dict) and schema else 0):
+        assert model is not None
+        found["answers"] += 1
+        try:
+            value = model.fill("JSON: ", schema, **SETTINGS).value
+        except (FillError, InvalidArgumentError):
+            found["failed"] += 1
+        else:
+            draft = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+            found["invalid"] += not draft(schema).is_valid(value)
 
 
 def _kind_of(reason: str) -> str:
@@ -76,33 +78,18 @@ def _kind_of(reason: str) -> str:
     return _DETAIL.sub("\u2026", _PLACE.sub("", reason))[:100]
 
 
-def schema_of(data: Any) -> Any:
-    """Return the schema in an entry of a data set, or the entry itself if it is a schema."""
-    if isinstance(data, dict) and "json_schema" in data:
-        inner = data["json_schema"]
-        return json.loads(inner) if isinstance(inner, str) else inner
-    return data
-
-
-def texts_of(file: Path) -> Iterator[str]:
-    """Yield the JSON texts of a file."""
+def texts_of(file: Path) -> list[str]:
     text = file.read_text(encoding="utf-8", errors="replace")
-    if file.suffix == ".jsonl":
-        yield from (line for line in text.splitlines() if line.strip())
-    else:
-        yield text
+    return [*filter(str.strip, text.splitlines())] if file.suffix == ".jsonl" else [text]
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--answers", type=int, default=0, help="answers per schema (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--reasons", type=int, default=20, help="reasons to list (default: %(default)s)"
-    )
-    options = parser.parse_args(arguments)
+    add = parser.add_argument
+    add("folder", type=Path)
+    add("--answers", type=int, default=0, metavar="N", help="answers per schema (0)")
+    add("--reasons", type=int, default=20, metavar="N", help="reasons to list (20)")
+    options = parser.parse_args()
     if not options.folder.is_dir():
         parser.error(f"expected a folder, got {options.folder}")
     folders: dict[str, Counter[str]] = {}

@@ -23,7 +23,6 @@ def with_code_blocks(text: str) -> str:
 
 
 def prepare(parent: Any) -> None:
-    """Prepare a module or a class, and everything in it."""
     for name, member in list(parent.members.items()):
         if member.is_alias:
             continue

@@ -20,15 +20,7 @@ SETTINGS: dict[str, Any] = {"n_ctx": 1024, "n_slots": N_SLOTS, "n_threads": 1, "
 
 
 class Stage:
-    """A model and a folder.
-
-    Parameters
-    ----------
-    folder
-        An empty folder for files.
-    **settings
-        More settings of the model.
-    """
+    """A model with more settings, and an empty folder for files."""
 
     def __init__(self, library: Library, folder: Path, **settings: Any) -> None:
         self.library = library
@@ -38,36 +30,29 @@ class Stage:
 
     @property
     def model(self) -> Model:
-        """The embedded model, on one thread."""
         if self._model is None:
             self._model = self.open()
         return self._model
 
     def open(self, path: Path | None = None, **more: Any) -> Model:
-        """Open a model with this stage's settings."""
         return Model(path, library=self.library, **{**self._settings, **more})
 
     @property
     def was_used(self) -> bool:
-        """Whether the stage's model is open."""
         return self._model is not None
 
     def close(self) -> None:
-        """Close the model; the next use opens it again."""
         if self._model is not None:
             self._model.close()
             self._model = None
 
     def set_option(self, name: str, value: str) -> None:
-        """Set an option of the model."""
         self.model.binding.set_option(self.model.session.ctx, name, value)
 
     def files(self) -> dict[str, str]:
         """Return the SHA-256 digests of the folder's files, by name."""
-        return {
-            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in sorted(self.folder.iterdir())
-        }
+        files = sorted(self.folder.iterdir())
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
     def answers(self) -> list[tuple[str, float]]:
         """Decode a prompt in all slots, then return the model's choices for fixed prompts."""

@@ -141,11 +141,6 @@ def cached_decision_model(type: str, shape: Shape = SHAPE) -> Path:
     """Return the model of a type in the user cache, written on first use.
 
     `shape` is for types with the architecture ``llama``; others have one shape.
-
-    Raises
-    ------
-    ModelError
-        If the vocabulary is broken.
     """
     definition = DEFINITIONS[type]
     kind = definition.architecture
@@ -190,7 +185,6 @@ def _entries(type: str, definition: Definition, template: str) -> dict[str, Entr
 
 
 def _write(file: Path, architecture: str, entries: dict[str, Entry]) -> None:
-    """Write a model of any architecture."""
     writer = gguf.GGUFWriter(file, architecture)
     writer.add_context_length(SHAPE.context_length)
     writer.add_embedding_length(SHAPE.n_embd)

@@ -18,7 +18,6 @@ SCHEMA = Path(__file__).resolve().parent.parent / "docs" / "questions.schema.jso
 
 
 def question_schema() -> str:
-    """Return the schema as text."""
     adapter: TypeAdapter[Any] = TypeAdapter(Questions)
     written = adapter.json_schema()
     forms = {"oneOf": written.pop("oneOf")}
