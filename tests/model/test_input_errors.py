@@ -208,53 +208,47 @@ def test_openai_tool_definitions_are_rejected_as_actions(face: Face) -> None:
 # ---- Misspelt names --------------------------------------------------------------------
 
 
+KEEY = {"spans": [{"kind": "boolean", "keey": "a"}]}
+OVERIDES = {"overides": []}
+IS_IT = {"type": "predicate", "instruction": "Is it?"}
+
+
+def go(**fields: Any) -> ActionSkeleton:
+    return ActionSkeleton([{"name": "GO", **fields}])
+
+
 @pytest.mark.parametrize(
-    ("call", "expected"),
+    ("call", "where", "wrong", "right"),
     [
+        (lambda m: m.fill("x", KEEY), "spans[0]: a span", "keey", "key"),
+        (lambda m: m.fill("x", {**SKELETON, "gramar": ""}), "a skeleton", "gramar", "grammar"),
+        (lambda m: m.fill("x", SKELETON, sampler_plan=OVERIDES), "plan", "overides", "overrides"),
+        (lambda m: m.fill("x", go(parameter=[])), "action 'GO'", "parameter", "parameters"),
         (
-            lambda model: model.fill("x", {"spans": [{"kind": "boolean", "keey": "a"}]}),
-            "spans[0]: a span has no field 'keey'; did you mean 'key'?",
+            lambda m: m.fill("x", go(parameters=[{"name": "where", "requird": False}])),
+            *("action 'GO': parameter 'where'", "requird", "required"),
         ),
         (
-            lambda model: model.fill("x", {**SKELETON, "gramar": ""}),
-            "a skeleton has no field 'gramar'; did you mean 'grammar'?",
-        ),
-        (
-            lambda model: model.fill("x", SKELETON, sampler_plan={"overides": []}),
-            "a sampler plan has no field 'overides'; did you mean 'overrides'?",
-        ),
-        (
-            lambda model: model.fill("x", ActionSkeleton([{"name": "GO", "parameter": []}])),
-            "action 'GO' has no field 'parameter'; did you mean 'parameters'?",
-        ),
-        (
-            lambda model: model.fill(
-                "x",
-                ActionSkeleton(
-                    [{"name": "GO", "parameters": [{"name": "where", "requird": False}]}]
-                ),
-            ),
-            "action 'GO': parameter 'where' has no field 'requird'; did you mean 'required'?",
-        ),
-        (
-            lambda model: model.decide("x", {"q": {"type": "predicate", "instruction": "Is it?"}}),
-            "the question 'q': predicate has no field 'instruction'; did you mean 'instructions'?",
-        ),
-        (
-            lambda model: model.decide("x", {"q": {"type": "predikate", "instructions": "Is it?"}}),
-            "the question 'q': type must be one of predicate, noul, choice, score, labels, "
-            "got 'predikate'; did you mean 'predicate'?",
-        ),
-        (
-            lambda model: model.generate("x", sampling=Sampling(samplers="top_k;temprature")),
-            "did you mean 'temperature'?",
+            lambda m: m.decide("x", {"q": IS_IT}),
+            *("the question 'q': predicate", "instruction", "instructions"),
         ),
     ],
 )
 def test_a_misspelt_field_suggests_the_right_one(
-    tiny_model: Model, call: Callable[[Model], Any], expected: str
+    tiny_model: Model, call: Callable[[Model], Any], where: str, wrong: str, right: str
 ) -> None:
+    expected = f"{where} has no field '{wrong}'; did you mean '{right}'?"
     assert said(lambda: call(tiny_model)).endswith(expected)
+
+
+def test_a_misspelt_name_suggests_the_right_one(tiny_model: Model) -> None:
+    question = {"q": {"type": "predikate", "instructions": "Is it?"}}
+    assert said(lambda: tiny_model.decide("x", question)) == (
+        "the question 'q': type must be one of predicate, noul, choice, score, labels, "
+        "got 'predikate'; did you mean 'predicate'?"
+    )
+    text = said(lambda: tiny_model.generate("x", sampling=Sampling(samplers="top_k;temprature")))
+    assert text.endswith("did you mean 'temperature'?")
 
 
 def test_unknown_fields_of_actions_are_ignored(tiny_model: Model) -> None:
