@@ -85,18 +85,7 @@ def test_probabilities_are_sorted_and_the_chosen_label_is_marked(run: Run, mode:
     chosen = run(*PROBABILITIES, *sampling, "--json").json["value"]
     assert [text for mark, _, text in ranking if mark == "*"] == [chosen]
     assert mode != "best" or chosen == ranking[0][2]
-
-
-def test_sampling_may_choose_another_label_than_the_first(run: Run) -> None:
-    places = set()
-    for seed in range(40):
-        sampling = ["--mode", "sample", "--temperature", "9", "--seed", str(seed)]
-        marks = [mark for mark, _, _ in ranking_of(run(*PROBABILITIES, *sampling).out)]
-        assert marks.count("*") == 1
-        places.add(marks.index("*"))
-        if places - {0}:
-            break
-    assert places - {0}
+    assert mode != "sample" or chosen != ranking[0][2]  # with this seed
 
 
 def with_bom(path: Path, text: str) -> str:

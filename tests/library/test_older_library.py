@@ -85,17 +85,6 @@ def test_an_error_contains_the_librarys_message(fake: Fake) -> None:
     assert fake.calls == ["open", "prefill", "close"]
 
 
-def test_missing_symbols_are_reported_in_the_headers_order(fake: Fake) -> None:
-    library = Library(fake.path)
-    _, declared = header_ffi()
-    assert library.missing_symbols == tuple(n for n in declared if n in library.missing_symbols)
-    added = {"eliza_inference_free_tokens", "eliza_inference_set_token_trie"}
-    assert added <= set(library.missing_symbols)
-    assert library.has("eliza_inference_llm_stream_next")
-    assert not library.has("eliza_inference_set_token_trie")
-    assert not set(library.missing_symbols) & {"eliza_inference_create"}
-
-
 def test_model_generates_with_an_older_library_but_does_not_choose(fake: Fake) -> None:
     with Model("any", library=fake.path) as model:
         assert model.generate([1, 2]).text == TEXT

@@ -58,15 +58,6 @@ def test_an_input_that_never_fits_fails_in_its_place(model: Model) -> None:
     assert [isinstance(each, ContextFullError) for each in decisions] == [False, True, False]
 
 
-def test_a_request_takes_the_cells_of_an_idle_stream(model: Model) -> None:
-    alone = model.decide(INPUTS[1], QUESTIONS)
-    with closing(model.binding.open(model.session.ctx, StreamConfig())) as stream:
-        model.binding.prefill(stream, model.prompt_tokens(INPUTS[0]))
-        decision = model.decide(INPUTS[1], QUESTIONS, timeout=0)
-        assert model.binding.next(stream).tokens  # decodes its prompt again
-    assert decision["late"].probability == pytest.approx(alone["late"].probability, abs=0.02)
-
-
 def test_a_request_that_never_fits_fails(model: Model) -> None:
     with closing(model.binding.open(model.session.ctx, StreamConfig())):
         for request in (

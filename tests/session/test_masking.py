@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recording_binding import RecordingBinding
-from sync_runner import SyncRunner
 
 from eliza_ffi import CacheOptions
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs
@@ -20,7 +18,6 @@ from eliza_ffi.errors import (
     GenerationCancelledError,
     InvalidArgumentError,
     NativeFaultError,
-    NotSupportedError,
 )
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import Generation
@@ -131,12 +128,6 @@ def test_an_error_in_a_mask_is_raised_and_frees_the_slot(tiny_model: Model) -> N
     with pytest.raises(InvalidArgumentError, match="allows no token"):
         tiny_model.generate("Hello", shape=Script([[]]), cache=SLOT)
     assert tiny_model.generate("Hello", shape=Script([[5, 6]]), cache=SLOT).tokens
-
-
-def test_a_library_without_masks_raises() -> None:
-    args = FfiStreamingGenerateArgs(prompt_tokens=[1], masks=Script([[5]]))
-    with pytest.raises(NotSupportedError, match="does not support token masks"):
-        list(SyncRunner(RecordingBinding(), None).generate_stream(args))
 
 
 def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
