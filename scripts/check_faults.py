@@ -3,7 +3,7 @@
 
     $ make check CHECK=faults  # about 50 calls of each kind, some minutes
     $ make check CHECK=faults CHECK_ARGS='--sample 0'  # every call (hours)
-    $ make check CHECK=faults CHECK_ARGS='--only save --details'
+    $ make check CHECK=faults CHECK_ARGS='--only save'
 
 A child process runs each operation of a model many times. In each run, one allocation, open, read,
 write, sync, rename, mapping or thread creation fails. The operation must succeed with the usual
@@ -24,15 +24,32 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from faults.loop import Ended, Fault, Loop
-from faults.operations import OPERATIONS
-from faults.preloaded import KINDS, FaultError, Preloaded, run_preloaded
+from faults.operations import N_SLOTS, OPERATIONS, Operation
+from faults.preloaded import (
+    KINDS,
+    FaultError,
+    Preloaded,
+    Symbols,
+    blamed,
+    our_caller,
+    run_preloaded,
+)
+from forked import Child, run_forked
+from stage import CHAT, Stage
 
-from eliza_ffi.errors import ElizaError
+from eliza_ffi.errors import ElizaError, OutOfMemoryError
 from eliza_ffi.library.loading import Library
+
+TIME_LIMIT_S = 30.0
+SETTINGS = {"n_ctx": 512, "n_slots": N_SLOTS, "options": {"slot_wait_ms": "0"}}
+
+FINE = ("worked", "refused", "died in llama.cpp")
+"""The good ends of an operation; deaths in llama.cpp's code are only counted."""
 
 WHICH = re.compile(r"/\S+|\"[^\"]*\"|'[^']*'|\d+")
 """The parts in which two error messages of the same kind differ: paths, quoted text, numbers."""
@@ -44,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--only", default="", metavar="TEXT", help="only operations whose names contain TEXT")
     add("--sample", type=int, default=50, metavar="N", help="calls of each kind (50); 0 = all")
     add("--lasting", action="store_true", help="also fail all later calls of the kind")
-    add("--details", action="store_true", help="also list the stacks")
     options = parser.parse_args(arguments)
     try:
         if not Preloaded.is_there():
@@ -57,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     begin = time.monotonic()
     faults = run(loop, options.only, options.sample)
-    for line in listing(faults, details=options.details):
+    for line in listing(faults):
         print(line)
-    ended = Counter(fault.ended.value for fault in faults)
+    ended = Counter(fault.ended for fault in faults)
     print(", ".join(f"{count} {name}" for name, count in ended.most_common()))
-    failed = sum(fault.ended.is_failure for fault in faults)
+    failed = sum(fault.ended not in FINE for fault in faults)
     minutes = (time.monotonic() - begin) / 60
     print(f"{len(faults) - failed} of {len(faults)} faults are handled, in {minutes:.1f} minutes")
     return 1 if failed else 0
@@ -73,14 +89,14 @@ def run(loop: Loop, only: str, sample: int) -> list[Fault]:
     operations = [each for each in OPERATIONS if only in each.name]
     for operation, kind in itertools.product(operations, KINDS):
         found = [*loop.faults(operation, kind, sample)]
-        ended = Counter(fault.ended.value for fault in found)
+        ended = Counter(fault.ended for fault in found)
         counts = ", ".join(f"{count} {name}" for name, count in ended.most_common())
         print(f"{operation.name}, {kind}: {counts or 'no call'}", file=sys.stderr, flush=True)
         faults += found
     return faults
 
 
-def listing(faults: Sequence[Fault], *, details: bool) -> list[str]:
+def listing(faults: Sequence[Fault]) -> list[str]:
     """Return lines about the outcomes that are neither a result nor the right error.
 
     Outcomes of the same place or with the same message share a line, which gives their number and
@@ -88,22 +104,121 @@ def listing(faults: Sequence[Fault], *, details: bool) -> list[str]:
     """
     places: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
-        if fault.ended not in (Ended.WORKED, Ended.REFUSED):
-            # Errors are grouped by their message, all other outcomes by the place of the call.
-            is_error = fault.ended is Ended.OTHER_ERROR
-            what = WHICH.sub("_", fault.said) if is_error else fault.place
-            places.setdefault((fault.ended.value, what), []).append(fault)
-    lines = []
-    for (ended, _), group in sorted(places.items(), key=lambda item: item[0]):
-        first = group[0]
-        where = f"{first.operation}, {first.kind} {first.n}"
-        lines.append(
-            f"{ended}: {first.place or 'unknown place'}, {len(group)} times; {where}: {first.said}"
-        )
-        if details:
-            lines += [f"    died {name}" for name in first.died_at[:16]]
-            lines += [f"    failed {name}" for name in first.failed_at[:16]]
-    return lines
+        if fault.ended not in ("worked", "refused"):
+            what = WHICH.sub("_", fault.said) if fault.ended == "other error" else fault.place
+            places.setdefault((fault.ended, what), []).append(fault)
+    return [
+        f"{ended}: {group[0].place or 'unknown place'}, {len(group)} times; {group[0].operation}, "
+        f"{group[0].kind} {group[0].n}: {group[0].said}"
+        for (ended, _), group in sorted(places.items(), key=lambda item: item[0])
+    ]
+
+
+@dataclass(frozen=True)
+class Fault:
+    operation: str
+    kind: str
+    n: int  # number of the failing call, from 1
+    ended: str
+    said: str  # the error message, or a description of the deviation
+    place: str  # the function where the process died, or the function that made the failing call
+
+
+class Loop:
+    def __init__(self, library: Library, preloaded: Preloaded, *, lasting: bool = False) -> None:
+        self._library = library
+        self._preloaded = preloaded
+        self._symbols = Symbols(Path(library.path), preloaded.base)
+        self._lasting = lasting
+
+    def count(self, operation: Operation, kind: str) -> tuple[int, dict[str, Any]]:
+        """Return the number of calls of a kind, and the child's report if none of them fails."""
+        child = self._in_child(operation, kind, 0)
+        problem = child.last_words if child.report is None else child.report.get("error")
+        if problem is not None:
+            raise RuntimeError(f"{operation.name} failed without a failing call: {problem}")
+        return int(self._preloaded.report.n_calls), child.report
+
+    def faults(self, operation: Operation, kind: str, sample: int = 0) -> Iterator[Fault]:
+        """Yield the outcome for each failing call, or for about `sample` of them."""
+        count, expected = self.count(operation, kind)
+        step = max(1, count // sample) if sample else 1
+        for n in range(1, count + 1, step):
+            child = self._in_child(operation, kind, n)
+            # With threads, the number of calls varies, so the n-th call may not have happened.
+            if self._preloaded.report.n_failed:
+                yield self._judged(operation, kind, n, child, expected)
+
+    def _judged(
+        self, operation: Operation, kind: str, n: int, child: Child, expected: Any
+    ) -> Fault:
+        stacks = self._preloaded.report
+        stack = self._symbols.names(stacks.stack_of_failure())
+        if child.report is None:
+            died_at = self._symbols.names(stacks.stack_of_death())
+            owner = "llama.cpp" if blamed(died_at)[0] == "llama.cpp" else "our code"
+            stack = died_at or stack
+            ended = "hung" if child.is_late else f"died in {owner}"
+            said = f"{child.how}: {child.last_words}"
+        else:
+            ended, said = judge(kind, child.report, expected)
+        function, ours = blamed(stack)[1], our_caller(stack)
+        if ours not in ("", function):
+            function += f", called by {ours}"
+        return Fault(operation.name, kind, n, ended, said, function)
+
+    def _in_child(self, operation: Operation, kind: str, n: int) -> Child:
+        self._preloaded.forget()
+        with tempfile.TemporaryDirectory() as folder:
+            return run_forked(lambda: self._perform(operation, kind, n, Path(folder)), TIME_LIMIT_S)
+
+    def _perform(self, operation: Operation, kind: str, n: int, folder: Path) -> dict[str, Any]:
+        stage = Stage(self._library, folder, **SETTINGS)
+        operation.prepare(stage)
+        report: dict[str, Any] = {"old_files": stage.files()}
+        self._preloaded.arm(kind, n, lasting=self._lasting)
+        try:
+            report["result"] = operation.run(stage)
+        except ElizaError as error:
+            report["error"] = str(error)
+            report["is_memory"] = isinstance(error, OutOfMemoryError) or isinstance(
+                error.__cause__, OutOfMemoryError
+            )
+        except BaseException as error:
+            report["error"] = report["unexpected"] = f"{type(error).__name__}: {error}"
+        finally:
+            self._preloaded.disarm()
+        report["files"] = stage.files()
+        try:
+            report["answers"] = [*stage.answers(), stage.model.generate(CHAT, 6).text]
+            report["answers"].append(operation.run(stage))
+        except BaseException as error:
+            report["answers"] = f"{type(error).__name__}: {error}"
+        return report
+
+
+def judge(kind: str, report: dict[str, Any], expected: dict[str, Any]) -> tuple[str, str]:
+    """Return how an operation ended, if the process survived a failing call.
+
+    `expected` is the report of a child in which no call failed.
+    """
+
+    def wrong(part: str) -> str:
+        return f"{part}: expected {expected[part]}, got {report[part]}"
+
+    if report["answers"] != expected["answers"]:
+        return "spoilt", wrong("answers")
+    if report["files"] not in (report["old_files"], expected["files"]):
+        return "spoilt", f"{wrong('files')}, before {report['old_files']}"
+    if "unexpected" in report:
+        return "other error", report["unexpected"]
+    if "error" in report:
+        is_right = kind != "allocation" or report["is_memory"]
+        return "refused" if is_right else "other error", report["error"]
+    for part in ("result", "files"):
+        if report[part] != expected[part]:
+            return "wrong", wrong(part)
+    return "worked", ""
 
 
 if __name__ == "__main__":

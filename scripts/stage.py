@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,15 @@ class Stage:
 
     def set_option(self, name: str, value: str) -> None:
         self.model.binding.set_option(self.model.session.ctx, name, value)
+
+    @contextmanager
+    def option(self, name: str, value: str, then: str = "") -> Iterator[None]:
+        """Set an option until the context ends; `then` is its value afterwards."""
+        self.set_option(name, value)
+        try:
+            yield
+        finally:
+            self.set_option(name, then)
 
     def files(self) -> dict[str, str]:
         """Return the SHA-256 digests of the folder's files, by name."""

@@ -71,17 +71,9 @@ def _decide(stage: Stage) -> Any:
     return [[round(p, 3) for p in answer.distribution] for answer in decision.values()]
 
 
-SAMPLING = Sampling(
-    temperature=0.8,
-    top_k=20,
-    min_p=0.05,
-    seed=3,
-    typical_p=0.9,
-    repeat_penalty=1.1,
-    dry_multiplier=0.5,
-    xtc_probability=0.1,
-    top_n_sigma=2.0,
-)
+PENALTIES: dict[str, Any] = {"repeat_penalty": 1.1, "dry_multiplier": 0.5, "xtc_probability": 0.1}
+TRUNCATION: dict[str, Any] = {"min_p": 0.05, "typical_p": 0.9, "top_n_sigma": 2.0}
+SAMPLING = Sampling(temperature=0.8, top_k=20, seed=3, **PENALTIES, **TRUNCATION)
 
 
 def _generate_masked(stage: Stage) -> Any:

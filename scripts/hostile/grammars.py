@@ -23,7 +23,6 @@ from .case import Broken, Case, Must, cases, cpu_seconds
 
 CANCEL_LIMIT_S = 0.5
 SMALL_STACK = 256 << 10
-N_WRITTEN = 200
 
 AMBIGUOUS = {
     'four hundred optional "a"': "root ::= " + '"a"? ' * 400,
@@ -118,13 +117,10 @@ def _one_token(grammar: str, stage: Stage) -> str:
     return stage.model.generate(PROMPT, 1, shape=Gbnf(grammar)).text
 
 
-def _with_budget(steps: int, stage: Stage) -> str:
+def _over_budget(stage: Stage) -> str:
     """Limit the grammar to fewer steps per token than it needs."""
-    stage.set_option("grammar_budget", str(steps))
-    try:
+    with stage.option("grammar_budget", "100", then="10000000"):
         return _one_token(AMBIGUOUS["three hundred optional letters"], stage)
-    finally:
-        stage.set_option("grammar_budget", "10000000")
 
 
 def _cancelled(stage: Stage) -> str:
@@ -157,13 +153,10 @@ def _cancelled(stage: Stage) -> str:
     return ended
 
 
-def _triggered(kind: str, value: str, stage: Stage) -> str:
+def _before_a_word(stage: Stage, n: int = 200) -> str:
     """Wait for a trigger while a bias makes the model write one letter many times."""
-    stage.set_option("grammar_triggers", json.dumps([{"type": kind, "value": value}]))
-    try:
-        return _write(stage, N_WRITTEN, shape=Gbnf('root ::= "a"'))
-    finally:
-        stage.set_option("grammar_triggers", "")
+    with stage.option("grammar_triggers", json.dumps([{"type": "word", "value": "never"}])):
+        return _write(stage, n, shape=Gbnf('root ::= "a"'))
 
 
 def _write(stage: Stage, n: int, **more: Any) -> str:
@@ -178,10 +171,7 @@ def _cost_of_words(stage: Stage) -> str:
     stage.model  # noqa: B018 - loads the model before the first measurement
     for _ in range(5):
         plain = cpu_seconds(partial(_write, stage, 800))
-        stage.set_option("grammar_triggers", json.dumps([{"type": "word", "value": "never"}]))
-        waiting = cpu_seconds(partial(_write, stage, 800, shape=Gbnf('root ::= "a"')))
-        stage.set_option("grammar_triggers", "")
-        ratios.append(waiting / plain)
+        ratios.append(cpu_seconds(partial(_before_a_word, stage, 800)) / plain)
     ratio = statistics.median(ratios)
     if ratio > 2.5:
         raise Broken(f"waiting for a word: expected at most 2.5 times the cost, got {ratio:.1f}")
@@ -205,7 +195,7 @@ CHAINS = {f"{n:,}": _chain(n) for n in (5_000, 100_000)}
 STACKED_SHAPES = {name: partial(_filled, shape) for name, shape in [*SHAPES.items()][:4]}
 
 CASES = (
-    Case("grammar: exceeds its budget", partial(_with_budget, 100), Must.FAIL, "grammar_budget"),
+    Case("grammar: exceeds its budget", _over_budget, Must.FAIL, "grammar_budget"),
     *cases("grammar: {}", _one_token, AMBIGUOUS, Must.ANSWER, seconds=5, neighbour=True),
     Case("grammar: 9,000 optional letters, cancelled", _cancelled, Must.ANSWER, seconds=5),
     *cases("grammar: {}", _one_token, BOMBS, Must.FAIL, neighbour=True),
@@ -217,7 +207,7 @@ CASES = (
     Case("trigger: 800 tokens before a word", _cost_of_words, Must.ANSWER, seconds=120),
     Case(
         "trigger: a word, on a small stack",
-        partial(_on_small_stack, partial(_triggered, "word", "never")),
+        partial(_on_small_stack, _before_a_word),
         Must.ANSWER,
         seconds=5,
     ),
