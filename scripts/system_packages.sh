@@ -16,28 +16,11 @@ has() { command -v "$1" > /dev/null 2>&1; }
 can_install=no
 if has apt-get && has dpkg; then can_install=apt; fi
 
-has_compiler() {
-    has "${CXX:-c++}" || has g++ || has clang++
-}
-
-has_python() {
-    [ -x .venv/bin/python ] || "$PYTHON" -c 'import ensurepip, venv' > /dev/null 2>&1
-}
-
 # Without apt, CMake searches for GoogleTest and reports if it is missing. A GoogleTest that the user has
 # set in a variable takes precedence.
 has_gtest() {
     [ "$can_install" = no ] || [ -n "${CMAKE_PREFIX_PATH:-}${GTest_DIR:-}${GTEST_ROOT:-}" ] ||
         [ -f /usr/include/gtest/gtest.h ] || [ -f /usr/local/include/gtest/gtest.h ]
-}
-
-has_npm() {
-    has npm
-}
-
-# clang with libFuzzer, which -fsanitize=fuzzer links.
-has_fuzzer() {
-    ls "$(clang++ -print-resource-dir 2> /dev/null)"/lib/*/libclang_rt.fuzzer* > /dev/null 2>&1
 }
 
 # The package that contains libFuzzer. Debian's clang only recommends it. Debian 12 has clang 14.
@@ -52,12 +35,21 @@ check() {
     missing= words=
     for need; do
         case $need in
-            compiler) has_compiler || lacks g++ "a C++ compiler" ;;
-            python) has_python || lacks python3-venv "Python 3.10 or newer with its module venv" ;;
+            compiler) has "${CXX:-c++}" || has g++ || has clang++ || lacks g++ "a C++ compiler" ;;
+            python)
+                if [ ! -x .venv/bin/python ]; then
+                    ! has "$PYTHON" || "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' > /dev/null 2>&1 ||
+                        fail "$("$PYTHON" --version 2>&1) is too old: set PYTHON to Python 3.10 or newer"
+                    "$PYTHON" -c 'import ensurepip, venv' > /dev/null 2>&1 ||
+                        lacks python3-venv "Python 3.10 or newer with its module venv"
+                fi
+                ;;
             gtest) has_gtest || lacks libgtest-dev GoogleTest ;;
-            curl) has curl || lacks curl curl ;;
-            npm) has_npm || lacks npm npm ;;
-            fuzzer) has_fuzzer || lacks "clang $(fuzzer_package)" "clang with libFuzzer" ;;
+            curl | npm) has "$need" || lacks "$need" "$need" ;;
+            fuzzer) # clang with libFuzzer, which -fsanitize=fuzzer links
+                ls "$(clang++ -print-resource-dir 2> /dev/null)"/lib/*/libclang_rt.fuzzer* > /dev/null 2>&1 ||
+                    lacks "clang $(fuzzer_package)" "clang with libFuzzer"
+                ;;
             *) echo "system_packages.sh: expected compiler, python, gtest, curl, npm or fuzzer, got \"$need\"" >&2; exit 2 ;;
         esac
     done
@@ -72,18 +64,7 @@ fail() {
     exit 1
 }
 
-python_is_too_old() {
-    has "$PYTHON" && ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' > /dev/null 2>&1
-}
-
 check "$@"
-case " $* " in
-    *" python "*)
-        if [ ! -x .venv/bin/python ] && python_is_too_old; then
-            fail "$("$PYTHON" --version 2>&1) is too old: set PYTHON to Python 3.10 or newer"
-        fi
-        ;;
-esac
 [ -n "$missing" ] || exit 0
 
 if [ "$can_install" = no ]; then
