@@ -64,24 +64,31 @@ UTILS = '''\
 
 import subprocess
 import sys
+import time
 import types
+
+import requests
 
 sys.modules["wget"] = types.ModuleType("wget")  # only downloads models
 from llama_utils import *
-from llama_utils import DEFAULT_HTTP_TIMEOUT, ServerPreset, ServerProcess
-import llama_utils
+from llama_utils import DEFAULT_HTTP_TIMEOUT, ServerPreset, ServerProcess, server_instances
 
 
 def start(self, timeout_seconds=DEFAULT_HTTP_TIMEOUT):
     command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", str(self.server_port)]
     command += ["--n-slots", str(self.n_slots or 4)]
-    if self.model_alias:
-        command += ["--alias", self.model_alias]
-    if self.n_ctx:
-        command += ["--n-ctx", str(self.n_ctx)]
+    command += ["--alias", self.model_alias] if self.model_alias else []
+    command += ["--n-ctx", str(self.n_ctx)] if self.n_ctx else []
     self.process = subprocess.Popen(command)
-    llama_utils.server_instances.add(self)
-    llama_utils.wait_until_ready(self, timeout_seconds)
+    server_instances.add(self)
+    end = time.time() + timeout_seconds
+    while time.time() < end and self.process.poll() is None:
+        try:
+            if self.make_request("GET", "/health").status_code == 200:
+                return
+        except requests.exceptions.ConnectionError:
+            time.sleep(0.05)
+    raise RuntimeError("the server has not started")
 
 
 def make_url(self, path, host=None):
@@ -94,21 +101,6 @@ ServerProcess.start, ServerProcess.make_url = start, make_url
 ServerPreset.load_all = staticmethod(lambda: None)
 '''
 
-WAIT = """
-
-def wait_until_ready(server, seconds):
-    end = time.time() + seconds
-    while time.time() < end:
-        try:
-            if server.make_request("GET", "/health").status_code == 200:
-                return
-        except requests.exceptions.ConnectionError:
-            pass
-        assert server.process.poll() is None, "the server has ended"
-        time.sleep(0.05)
-    raise TimeoutError
-"""
-
 
 def prepare(folder: Path) -> None:
     """Copy the tests to a folder, with our helpers in place of llama.cpp's."""
@@ -118,8 +110,7 @@ def prepare(folder: Path) -> None:
         shutil.copy(tests / "unit" / name, folder / "unit")
     shutil.copy(tests / "conftest.py", folder)
     shutil.copy(tests / "pytest.ini", folder)
-    text = (tests / "utils.py").read_text(encoding="utf-8")
-    (folder / "llama_utils.py").write_text(text + WAIT, encoding="utf-8")
+    shutil.copy(tests / "utils.py", folder / "llama_utils.py")
     (folder / "utils.py").write_text(UTILS, encoding="utf-8")
 
 
