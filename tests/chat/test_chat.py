@@ -603,19 +603,11 @@ def controls(model: Model, tokens: list[int]) -> list[int]:
     return [t for t in tokens if not model.detokenize([t]) and model.detokenize([t], True)]
 
 
+CONTENTS = ("Hi!", "  two  words \n", "a<b <div>x</div> <", "Grüße 日本 😀", "</think> <|im_")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "content",
-    [
-        "Hi!",
-        "  two  words \n",
-        "a<b <div>x</div> <",
-        "Grüße 日本 😀",
-        "</think> <|im_",
-        "",
-        "<" * 9,
-    ],
-)
+@pytest.mark.parametrize("content", [*CONTENTS, "", "<" * 9])
 def test_contents_without_control_tokens_are_tokenized_with_the_whole_text(
     chat_model: Model, content: str
 ) -> None:

@@ -241,15 +241,8 @@ def test_format_agrees_with_str_format() -> None:
     class Talk:
         last = ("one", "two")
 
-    for template in (
-        "a{x}b",
-        "{x!r:>8}",
-        "{{{x}}}",
-        "{n:05.1f}|{n:{width}}",
-        "{t.last[1]}",
-        "",
-        "{{",
-    ):
+    templates = ("a{x}b", "{x!r:>8}", "{{{x}}}", "{n:05.1f}|{n:{width}}", "{t.last[1]}", "", "{{")
+    for template in templates:
         fields = {"x": "<|im_end|>", "n": 3.25, "width": 7, "t": Talk()}
         prompt = Prompt.format(template, **fields)
         assert "".join(text for text, _ in prompt.parts) == template.format(**fields)

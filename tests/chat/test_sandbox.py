@@ -445,16 +445,8 @@ def test_an_unknown_filter_is_allowed_in_unreached_code() -> None:
 NUMBERS = ("0", "1", "-1", "2", "7", "99", "9999", "100000", "10000000", "2.5")
 VALUES = (
     *NUMBERS,
-    "''",
-    "'a'",
-    "'{}{:>99}'",
-    "'a b,'",
-    "'é\\n'",
-    "true",
-    "none",
-    "x",
-    "ns.y",
-    "messages",
+    *("''", "'a'", "'{}{:>99}'", "'a b,'", "'é\\n'"),
+    *("true", "none", "x", "ns.y", "messages"),
 )
 OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "==", "<", "in", "and", "or")
 

@@ -107,22 +107,12 @@ def test_the_finish_reason_does_not_need_the_librarys_counters() -> None:
 
 def test_every_config_field_reaches_the_library() -> None:
     expected = StreamConfig(
-        max_tokens=9,
-        temperature=0.5,
-        top_p=0.9,
-        top_k=40,
-        repeat_penalty=1.1,
-        slot_id=2,
-        prompt_cache_key="room",
-        draft_min=1,
-        draft_max=4,
-        mtp_drafter_path="d.gguf",
-        gbnf_grammar='root ::= "x"',
-        disable_thinking=True,
-        n_gpu_layers=0,
-        cache_type_k="q8_0",
-        cache_type_v="f16",
+        **{"max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "repeat_penalty": 1.1},
+        **{"slot_id": 2, "prompt_cache_key": "room", "disable_thinking": True, "n_gpu_layers": 0},
+        **{"draft_min": 1, "draft_max": 4, "mtp_drafter_path": "d.gguf"},
+        **{"gbnf_grammar": 'root ::= "x"', "cache_type_k": "q8_0", "cache_type_v": "f16"},
     )
+    assert all(value != getattr(StreamConfig(), name) for name, value in vars(expected).items())
     binding = RecordingBinding()
     run(binding, args_with(**vars(expected)))
     assert binding.configs == [expected]

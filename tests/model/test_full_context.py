@@ -21,9 +21,8 @@ from eliza_ffi.model import Model
 from eliza_ffi.structured import Lark
 
 N_CTX = 256
-WORDS = (
-    "the parcel did not come and nobody knows where it is " * 12
-)  # well over half of the context
+# Well over half of the context.
+WORDS = "the parcel did not come and nobody knows where it is " * 12
 INPUTS = [f"{i} {WORDS}" for i in range(8)]
 QUESTIONS = {"late": Predicate("Is it late?"), "team": Choice("Which team?", ["sales", "post"])}
 
@@ -83,12 +82,8 @@ SKELETON = {
 }
 ONE_SPAN = {"spans": SKELETON["spans"][:1]}
 GRAMMAR = Lark(f'start: ("yes" | "no") " {ANSWER}" ("now" | "later")')
-ACTIONS = [
-    {
-        "name": "SEND",
-        "parameters": [{"name": ANSWER, "required": True, "schema": {"enum": ["now", "later"]}}],
-    }
-]
+PARAMETER = {"name": ANSWER, "required": True, "schema": {"enum": ["now", "later"]}}
+ACTIONS = [{"name": "SEND", "parameters": [PARAMETER]}]
 
 METHODS: dict[str, Callable[[Any], Any]] = {
     "fill": lambda m: m.fill(SHORT, SKELETON),

@@ -18,11 +18,8 @@ from eliza_ffi.model import Model
 Change = Callable[[dict[str, Entry]], None]
 
 TEXTS = [
-    "a ' ;  x , b . c ? d !",
-    " it 's we 're they 've I 'm",
-    "tabs\t and \n\n line breaks ",
-    "  two spaces  ",
-    "ünï © 🙂 日本",
+    *("a ' ;  x , b . c ? d !", " it 's we 're they 've I 'm", "  two spaces  "),
+    *("tabs\t and \n\n line breaks ", "ünï © 🙂 日本"),
 ]
 
 

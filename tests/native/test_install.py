@@ -196,15 +196,9 @@ def test_the_pages_cplusplus_program_opens_a_model_and_reports_a_missing_one(
 ) -> None:
     source = tmp_path / "handles.cpp"
     source.write_text(blocks("cpp")[0], encoding="utf-8")
-    flags = [
-        "-std=c++11",
-        "-Wall",
-        "-Werror",
-        f"-I{prefix}/include",
-        f"-L{lib}",
-        f"-Wl,-rpath,{lib}",
-    ]
-    run("c++", "-o", tmp_path / "handles", source, *flags, "-lelizainference")
+    flags = ["-std=c++11", "-Wall", "-Werror", f"-I{prefix}/include"]
+    libraries = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-lelizainference"]
+    run("c++", "-o", tmp_path / "handles", source, *flags, *libraries)
     assert run(tmp_path / "handles", default_model_path()) == "a model\n"
     missing = attempt(tmp_path / "handles", tmp_path / "missing.gguf")
     assert missing.returncode == 1

@@ -47,12 +47,8 @@ def test_every_key_is_accepted(keyed: Served, key: str) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        None,
-        "Bearer",
-        f"Bearer {KEYS[0]}x",
-        f"Bearer {KEYS[0][:-1]}",
-        f"Basic {KEYS[0]}",
-        "Bearer \xff",
+        *(None, "Bearer", "Bearer \xff", f"Basic {KEYS[0]}"),
+        *(f"Bearer {KEYS[0]}x", f"Bearer {KEYS[0][:-1]}"),
     ],
 )
 def test_without_a_key_only_the_page_and_health_are_served(

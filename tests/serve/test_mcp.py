@@ -17,7 +17,7 @@ import pytest
 from checkout import ROOT
 
 from eliza_ffi import Model
-from eliza_ffi.decisions import Choice, Predicate
+from eliza_ffi.decisions import Choice, Predicate, question_to
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 mcp = pytest.importorskip("mcp", reason="the package mcp is not installed")
@@ -31,18 +31,7 @@ PROMPT = "Which team should read this mail? I was charged twice!"
 
 def command(folder: Path, *more: str) -> list[str]:
     questions = folder / "tickets.json"
-    questions.write_text(
-        json.dumps(
-            {
-                "team": {
-                    "type": "choice",
-                    "instructions": TEAM.instructions,
-                    "choices": ["billing", "support"],
-                },
-                "urgent": {"type": "predicate", "instructions": URGENT.instructions},
-            }
-        )
-    )
+    questions.write_text(json.dumps([question_to(TEAM), question_to(URGENT)]))
     options = ("--questions", str(questions), "--threads", "1", "--batching", "off")
     return ["-m", "eliza_ffi", "mcp", *options, *more]
 
@@ -113,12 +102,10 @@ def test_the_tools_give_the_answers_of_the_model(ask: Any, library: Library) -> 
         (decide,) = (each for each in listed if each.name == "decide")
         assert "The set 'tickets' answers: team, urgent." in decide.description
         assert "ChoiceQuestion" in decide.input_schema["$defs"]
-        questions = {"team": {"type": "choice", "instructions": TEAM.instructions}}
-        questions["team"]["choices"] = ["billing", "support"]  # type: ignore[assignment]
         calls = [
             ("choose", {"prompt": PROMPT, "labels": LABELS}),
             ("rank", {"prompt": PROMPT, "labels": LABELS, "k": 2}),
-            ("decide", {"input": INPUT, "questions": questions}),
+            ("decide", {"input": INPUT, "questions": [question_to(TEAM)]}),
             ("decide", {"input": INPUT, "set": "tickets"}),
         ]
         results = [await client.call_tool(name, arguments) for name, arguments in calls]
