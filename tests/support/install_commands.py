@@ -25,7 +25,7 @@ $ eliza-ffi doctor
 """
 FROM_A_CLONE = """
 No version has been published yet. In a clone of the repository, run:
-{commands}The first command compiles llama.cpp once. You need a C++ compiler and some minutes.
+{commands}The first command compiles llama.cpp. It needs a C++ compiler and takes a few minutes.
 
 """
 
