@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from command import runner
 
 from eliza_ffi import Model
 from eliza_ffi.decisions import (
@@ -262,21 +261,19 @@ def test_evaluate_reports_the_sets_of_scores_that_decide_returns(tiny_model: Mod
     assert 3 in sizes  # "maybe" is improbable, but lies between two others
 
 
-def test_the_command_line_shows_what_is_certified(fitted: Calibration, tmp_path: Path) -> None:
-    fitted.save(tmp_path / "kind.json")
-    (tmp_path / "questions.json").write_text(json.dumps([question_to(KIND)]))
-    (tmp_path / "rows.csv").write_text("text\nA cow!\nA saw!\n")
-
-    def run(*options: str) -> str:
-        shared = ["--questions", "questions.json", "--threads", "1", *options]
-        command = [sys.executable, "-m", "eliza_ffi", "decide", *shared]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
-
-    assert "certified" in run("--input", "A cow!", "--calibration", "kind.json")
+def test_the_command_line_shows_what_is_certified(
+    fitted: Calibration,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fitted.save("kind.json")
+    Path("questions.json").write_text(json.dumps([question_to(KIND)]))
+    Path("rows.csv").write_text("text\nA cow!\nA saw!\n")
+    run = runner(capsys, "--questions", "questions.json", "--threads", "1")
+    assert "certified" in run("decide", "--input", "A cow!", "--calibration", "kind.json").out
     for option in ("--calibration", "--prior"):
         out = f"{option[2:]}.csv"
-        run("rows.csv", "--column", "text", option, "kind.json", "--output", out)
-        head = (tmp_path / out).read_text().splitlines()[0]
-        assert "kind_certified,kind_set" in head
+        run("decide", "rows.csv", "--column", "text", option, "kind.json", "--output", out)
+        assert "kind_certified,kind_set" in Path(out).read_text().splitlines()[0]
