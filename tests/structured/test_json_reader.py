@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eliza_ffi.errors import InvalidArgumentError
@@ -43,6 +43,7 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...],
 
 
 @given(VALUES, st.integers(0, 99), st.booleans(), st.sampled_from([None, 2]))
+@example(-1.5, 0, True, None)
 def test_every_value_is_reported_once_and_the_complete_value_last(
     value: Any, seed: int, ascii_only: bool, indent: int | None
 ) -> None:

@@ -357,6 +357,12 @@ def test_max_tokens_limits_all_tokens(tiny_model: Model, n: int) -> None:
     assert cut.finish_reason == ("length" if n < len(whole.tokens) else "end")
 
 
+def test_a_schema_without_keywords_has_no_choices() -> None:
+    for schema in ("true", "false", "{}"):
+        plan = plan_of_text(schema)
+        assert plan is not None and plan.start().choice is None
+
+
 OPEN = {"type": "object", "additionalProperties": {"enum": [1, 2]}}
 
 
