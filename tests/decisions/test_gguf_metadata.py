@@ -20,8 +20,10 @@ from eliza_ffi.errors import ModelError
 SCALARS: dict[GGUFValueType, Any] = {
     **{GGUFValueType[f"UINT{bits}"]: 2**bits - 1 for bits in (8, 16, 32, 64)},
     **{GGUFValueType[f"INT{bits}"]: -(2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
-    **{GGUFValueType.FLOAT32: 0.5, GGUFValueType.FLOAT64: 1e300},
-    **{GGUFValueType.BOOL: True, GGUFValueType.STRING: "Größe"},
+    GGUFValueType.FLOAT32: 0.5,
+    GGUFValueType.FLOAT64: 1e300,
+    GGUFValueType.BOOL: True,
+    GGUFValueType.STRING: "Größe",
 }
 
 
