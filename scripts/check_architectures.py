@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from backend_suite.cases import ModelCase
-from backend_suite.comparing import WITHOUT_FLASH, Comparison, Subject, details
+from backend_suite.comparing import WITHOUT_FLASH, Subject, details
 from backend_suite.every_use import Findings, use_in_every_way
 from fetch_llama_cpp import FetchError
 from forked import run_forked
@@ -109,20 +108,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def check(name: str, vocabulary: Path, subject: Subject) -> Report:
     """Write a model of an architecture, choose with it in every way, and delete it."""
     with tempfile.TemporaryDirectory() as folder:
-        case = ModelCase(name, Path(folder) / f"{name}.gguf")
+        path = Path(folder) / f"{name}.gguf"
         output = _run(WRITER, vocabulary, folder, name).strip().removeprefix(f"{name}: ")
-        if output != str(case.path):
+        if output != str(path):
             why = _without_folders(output.removeprefix("cannot be made: "))
             return Report(name, "cannot be made", why)
-        return report_of(name, *_used(case, subject))
+        return report_of(name, *_used(name, path, subject))
 
 
-def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
+def _used(name: str, path: Path, subject: Subject) -> tuple[Findings | None, str]:
     """Return the findings of a model, and the problems that occurred on the way."""
     roundings = dict(ROUNDINGS)
     problems: list[str] = []
     while True:
-        use = partial(use_in_every_way, case, subject, roundings, LEAST_NOISE)
+        use = partial(use_in_every_way, name, path, subject, roundings, LEAST_NOISE)
         child = run_forked(use, SECONDS, MEBIBYTES)
         if child.report is not None:
             return child.report, "; ".join(problems)
@@ -148,7 +147,8 @@ def report_of(name: str, findings: Findings | None, problem: str) -> Report:
     reasons = [problem] if problem else []
     for kind, group in (("are not the same", failed), ("are near-ties", near)):
         if group:
-            reasons.append(f"{len(group)} of {len(compared)} choices {kind}: {_first(group)}")
+            (first,) = details(group[:1])
+            reasons.append(f"{len(group)} of {len(compared)} choices {kind}: {first}")
     return Report(name, verdict, "; ".join(reasons), len(compared), findings.n_shared)
 
 
@@ -159,11 +159,6 @@ def _run(*command: str | Path) -> str:
 def _without_folders(text: str) -> str:
     """Strip the folders from the paths of llama.cpp's source files."""
     return re.sub(r"/\S*/(?=[\w.-]+:\d)", "", text)
-
-
-def _first(group: Sequence[Comparison]) -> str:
-    """Return the details of the first comparison, without the model's name."""
-    return details(group)[0].removeprefix(f"{group[0].verdict.kind}: {group[0].model}, ")
 
 
 def _line(report: Report) -> str:

@@ -26,8 +26,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend_suite.cases import ANSWERS, PROMPTS, VOCABULARIES, WAYS, model_cases
-from backend_suite.choosing import choose
+from backend_suite.cases import ANSWERS, PROMPTS, VOCABULARIES, models
+from backend_suite.choosing import WAYS, choose
 from backend_suite.comparing import (
     WITHOUT_FLASH,
     Comparison,
@@ -78,13 +78,13 @@ def run(
     prompts = dict(list(PROMPTS.items())[: 2 if quick else None])
     answers = dict(list(ANSWERS.items())[: 2 if quick else None])
     compared: list[Comparison] = []
-    for case in model_cases(quick=quick, size=size):
-        questions = ask_all(case, reference, prompts, answers)
-        noise = measure_noise(case, reference, questions, WITHOUT_FLASH)
-        with subject.open(case.path) as model:
+    for name, path in models(quick=quick, size=size).items():
+        questions = ask_all(name, path, reference, prompts, answers)
+        noise = measure_noise(path, reference, questions, WITHOUT_FLASH)
+        with subject.open(path) as model:
             placement = model.describe()["model"].get("placement", [])
             places = [f"{place['layers']} layers on {place['device']}" for place in placement]
-            print(f"{case.name}: {', '.join(places) or 'layers unknown'}", file=sys.stderr)
+            print(f"{name}: {', '.join(places) or 'layers unknown'}", file=sys.stderr)
             for way, question in itertools.product(WAYS, questions):
                 outcome = choose(model, question.prompt, question.payload, way)
                 compared.append(question.compared(outcome, way, noise))

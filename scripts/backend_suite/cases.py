@@ -1,9 +1,8 @@
-"""The models, prompts, answer sets and decoding strategies that are compared."""
+"""The models, prompts and answer sets that are compared."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from pathlib import Path
 
 from make_test_models import cached_model
@@ -16,35 +15,6 @@ TYPES = ("f16", "q8_0", "q4_k")
 # Wide enough for Q4_K and for kernels that need a head width of 64; otherwise small.
 SHAPE = {"n_embd": 256, "n_layers": 2, "n_heads": 4, "context_length": 512, "tied": True}
 
-
-@dataclass(frozen=True)
-class ModelCase:
-    """A model and its name in tables."""
-
-    name: str
-    path: Path
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to decode a choice; each attribute is the value of the option of this name."""
-
-    strategy: str
-    restricted_head: str
-
-    def __str__(self) -> str:
-        return self.strategy + (", restricted head" if self.restricted_head == "auto" else "")
-
-
-REFERENCE = Way("token-by-token", "off")
-"""All logits, one token per pass, on the CPU: the slow, obvious way."""
-
-WAYS = tuple(
-    Way(strategy, restricted_head)
-    for strategy, restricted_head in itertools.product(
-        ("token-by-token", "skip-ahead", "tree", "auto"), ("off", "auto")
-    )
-)
 
 PROMPTS = {
     "short": "Next: ",
@@ -68,14 +38,14 @@ ANSWERS: dict[str, list[str]] = {
 }
 
 
-def model_cases(*, quick: bool, size: str | None = None) -> list[ModelCase]:
-    """Return the models, written on first use; only two of them if `quick`.
+def models(*, quick: bool, size: str | None = None) -> dict[str, Path]:
+    """Return the files of the models, written on first use; only two of them if `quick`.
 
     `size` selects those with a vocabulary of this size, and leaves out the embedded model.
     """
-    cases = [] if size else [ModelCase("trained 2k", default_model_path())]
+    files = {} if size else {"trained 2k": default_model_path()}
     for each, kind in itertools.product(VOCABULARIES, TYPES):
         if size in (None, each) and (not quick or (each, kind) == ("32k", "q8_0")):
             path = cached_model(VOCABULARIES[each], tensor_type=kind, **SHAPE)
-            cases.append(ModelCase(f"random {each} {kind}", path))
-    return cases
+            files[f"random {each} {kind}"] = path
+    return files

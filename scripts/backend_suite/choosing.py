@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,27 @@ from eliza_ffi.choices.token_tree import TokenTreePayload, build_token_tree_desc
 from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from eliza_ffi.model import Model
 
-from .cases import Way
+
+@dataclass(frozen=True)
+class Way:
+    """One way to decode a choice; each attribute is the value of the option of this name."""
+
+    strategy: str
+    restricted_head: str
+
+    def __str__(self) -> str:
+        return self.strategy + (", restricted head" if self.restricted_head == "auto" else "")
+
+
+REFERENCE = Way("token-by-token", "off")
+"""All logits, one token per pass, on the CPU: the slow, obvious way."""
+
+WAYS = tuple(
+    Way(strategy, restricted_head)
+    for strategy, restricted_head in itertools.product(
+        ("token-by-token", "skip-ahead", "tree", "auto"), ("off", "auto")
+    )
+)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from page_tables import markdown_table
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.model import Model
 
-from .cases import REFERENCE, ModelCase, Way
-from .choosing import Outcome, choose, payload_of
+from .choosing import REFERENCE, Outcome, Way, choose, payload_of
 from .judging import Verdict, judge, noise_between
 
 WITHOUT_FLASH = ("flash_attn", "off")
@@ -59,12 +58,10 @@ class Comparison:
     """One choice, compared with the reference."""
 
     model: str
-    prompt: str
-    answers: str
-    way: Way
+    strategy: str
+    where: str  # the prompt, the answers and the way
     verdict: Verdict
-    # The difference that rounding causes in a leaf's log-probability on this model, in nats.
-    noise: float
+    noise: float  # the model's; see `measure_noise`
 
 
 @dataclass(frozen=True)
@@ -79,43 +76,43 @@ class Question:
     expected: Outcome
 
     def compared(self, outcome: Outcome, way: Way, noise: float, how: str = "") -> Comparison:
-        """Compare an outcome with the reference's; `how` is added to the prompt's name."""
+        """Compare an outcome with the reference's; `how` describes how the question was asked."""
         verdict = judge(self.payload, self.expected, outcome, way, noise)
-        prompt = f"{self.prompt_name}, {how}" if how else self.prompt_name
-        return Comparison(self.model, prompt, self.answers_name, way, verdict, noise)
+        where = f"prompt {self.prompt_name!r}, answers {self.answers_name!r}, {way}, {how}"
+        return Comparison(self.model, way.strategy, where.rstrip(", "), verdict, noise)
 
 
 def ask_all(
-    case: ModelCase,
+    name: str,
+    path: Path,
     reference: Subject,
     prompts: Mapping[str, str],  # texts by name
     answers: Mapping[str, list[str]],
 ) -> list[Question]:
+    """Let the reference answer every question about a model, which has a name in the tables."""
     asked = []
-    with reference.open(case.path) as model:
-        for (name, text), (answers_name, texts) in product(prompts.items(), answers.items()):
+    with reference.open(path) as model:
+        for (prompt, text), (answer, texts) in product(prompts.items(), answers.items()):
             tokens = [int(token) for token in model.tokenize(text, add_special=True)]
             payload = payload_of(model, texts)
             expected = choose(model, tokens, payload, REFERENCE)
-            asked.append(Question(case.name, name, answers_name, tokens, payload, expected))
+            asked.append(Question(name, prompt, answer, tokens, payload, expected))
     return asked
 
 
 def measure_noise(
-    case: ModelCase, reference: Subject, questions: Sequence[Question], rounding: tuple[str, str]
+    path: Path, reference: Subject, questions: Sequence[Question], rounding: tuple[str, str]
 ) -> float:
     """Return the largest change of the reference's scores under an option that changes rounding."""
     rounded = replace(reference, options=(*reference.options, rounding))
-    with rounded.open(case.path) as model:
-        return max(
-            noise_between(
-                question.expected.logprobs,
-                choose(model, question.prompt, question.payload, REFERENCE).logprobs,
-            )
-            for question in questions
+    with rounded.open(path) as model:
+        return noise_between(
+            [each.expected.logprobs for each in questions],
+            [choose(model, each.prompt, each.payload, REFERENCE).logprobs for each in questions],
         )
 
 
+LEAST_NOISE = 1e-9  # the embedded model on one thread may have none
 KINDS = ("same", "near-tie", "other leaf", "too far", "wrong")
 
 
@@ -127,38 +124,28 @@ def table(compared: Sequence[Comparison]) -> str:
     """
     rows: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for each in compared:
-        rows[each.model, each.way.strategy].append(each)
+        rows[each.model, each.strategy].append(each)
     head = ["model", "strategy", "choices", "same", "near-ties", "other leaf", "too far", "wrong"]
     head += ["difference", "of the noise"]
     cells = [[*key, *_counts(group)] for key, group in rows.items()]
     return markdown_table(head, [*cells, ["all", "all", *_counts(compared)]], left=2)
 
 
+def _counts(group: Sequence[Comparison]) -> list[str]:
+    count = Counter(each.verdict.kind for each in group)
+    difference = max((each.verdict.difference for each in group), default=0.0)
+    shares = (each.verdict.difference / max(each.noise, LEAST_NOISE) for each in group)
+    counts = (str(count[kind]) for kind in KINDS)
+    return [str(len(group)), *counts, f"{difference:.1e}", f"{max(shares, default=0.0):.2f}"]
+
+
 def details(compared: Iterable[Comparison]) -> list[str]:
     """Return a line for each comparison whose verdict is not ``"same"``."""
     lines = []
     for each in compared:
-        verdict = each.verdict
-        if verdict.kind == "same":
-            continue
-        where = f"{each.model}, prompt {each.prompt!r}, answers {each.answers!r}, {each.way}"
-        what = "; ".join(verdict.problems) or (
-            f"margin {verdict.margin:.4f} nats, difference {verdict.difference:.4f},"
-            f" noise {each.noise:.4f}"
-        )
-        lines.append(f"{verdict.kind}: {where}: {what}")
+        kind, difference, margin = each.verdict.kind, each.verdict.difference, each.verdict.margin
+        if kind != "same":
+            figures = f"margin {margin:.4f} nats, difference {difference:.4f}"
+            what = "; ".join(each.verdict.problems) or f"{figures}, noise {each.noise:.4f}"
+            lines.append(f"{kind}: {each.model}, {each.where}: {what}")
     return lines
-
-
-def _counts(group: Sequence[Comparison]) -> list[str]:
-    count = Counter(each.verdict.kind for each in group)
-    difference = max((each.verdict.difference for each in group), default=0.0)
-    in_noises = max((_in_noises(each) for each in group), default=0.0)
-    cells = [len(group), *(count[kind] for kind in KINDS), f"{difference:.1e}", f"{in_noises:.2f}"]
-    return [*map(str, cells)]
-
-
-def _in_noises(each: Comparison) -> float:
-    if each.verdict.difference == 0:
-        return 0.0
-    return each.verdict.difference / each.noise if each.noise > 0 else float("inf")

@@ -16,8 +16,8 @@ from forked import say_stage
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamConfig
 
-from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
-from .choosing import Outcome, choose, choose_by_masks
+from .cases import ANSWERS, PROMPTS
+from .choosing import REFERENCE, WAYS, Outcome, Way, choose, choose_by_masks
 from .comparing import Comparison, Question, Subject, ask_all, measure_noise
 
 # Each prompt and each answer set is used, but not every combination.
@@ -47,7 +47,8 @@ Made = Iterator[tuple[Question, Outcome, Way, str]]
 
 
 def use_in_every_way(
-    case: ModelCase,
+    name: str,
+    path: Path,
     subject: Subject,  # computes the reference as well
     # Options that change rounding, by name. The noise is the largest change of the scores that one
     # of them causes.
@@ -56,41 +57,33 @@ def use_in_every_way(
 ) -> Findings:
     """Compare all uses of a model with its own token-by-token choices.
 
-    Raises
-    ------
-    RuntimeError
-        If the noise exceeds `LARGEST_NOISE`, the scores do not depend on the prompts, or a prompt
-        is not restored.
+    A RuntimeError is raised if the noise exceeds `LARGEST_NOISE`, the scores do not depend on the
+    prompts, or a prompt is not restored.
     """
     try:
-        questions = _questions(case, subject)
+        questions = _questions(name, path, subject)
     except ElizaError as error:
         return Findings(refusal=str(error))
     _check_prompts_matter(questions)
     noise = least_noise
-    for name, rounding in roundings.items():
-        say_stage(name)
-        noise = max(noise, measure_noise(case, subject, questions, rounding))
+    for stage, rounding in roundings.items():
+        say_stage(stage)
+        noise = max(noise, measure_noise(path, subject, questions, rounding))
     compared, n_shared = [], 0
-    for name, use in USES.items():
-        say_stage(name)
-        for question, outcome, way, how in use(case.path, subject, questions):
+    for stage, use in USES.items():
+        say_stage(stage)
+        for question, outcome, way, how in use(path, subject, questions):
             compared.append(question.compared(outcome, way, noise, how))
             n_shared += how == TOGETHER and outcome.stats.passes_shared > 0
     return Findings("", noise, tuple(compared), n_shared)
 
 
-def _questions(case: ModelCase, subject: Subject) -> list[Question]:
-    return [
-        question
-        for prompts, answers in QUESTIONS
-        for question in ask_all(
-            case,
-            subject,
-            {name: PROMPTS[name] for name in prompts},
-            {name: ANSWERS[name] for name in answers},
-        )
-    ]
+def _questions(name: str, path: Path, subject: Subject) -> list[Question]:
+    found = []
+    for prompts, answers in QUESTIONS:
+        asked = {each: PROMPTS[each] for each in prompts}, {each: ANSWERS[each] for each in answers}
+        found += ask_all(name, path, subject, *asked)
+    return found
 
 
 def _check_prompts_matter(questions: Sequence[Question]) -> None:
