@@ -279,11 +279,6 @@ def fetch(
     """Return the tree of `release` in `cache`; unpack it from `archive` or a download if missing.
 
     Only `with_models`, the tree is sure to have the folder `MODELS`.
-
-    Raises
-    ------
-    FetchError
-        If the archive is wrong, pip failed, or the cache is not writable. No files are left.
     """
     target = cache / release.directory_name
     has_tree = is_complete(target, release)
@@ -316,11 +311,6 @@ def source_tree(archive: Path | None = None, *, with_models: bool = False) -> Pa
     """Return the llama.cpp source tree to build from: ``LLAMA_CPP_SOURCE`` or the pinned release.
 
     Only `with_models`, the pinned tree is sure to have vocabularies and chat templates.
-
-    Raises
-    ------
-    FetchError
-        If no usable tree is available; the message names the next step.
     """
     if own := os.environ.get("LLAMA_CPP_SOURCE"):
         tree = Path(own).expanduser().absolute()

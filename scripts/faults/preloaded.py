@@ -119,11 +119,7 @@ NEUTRAL = (
 class Symbols:
     """The functions of a library that was not stripped."""
 
-    def __init__(
-        self,
-        library: Path,  # the library's file
-        base: int,  # its load address
-    ) -> None:
+    def __init__(self, library: Path, base: int) -> None:
         self._base = base
         command = ["nm", "--numeric-sort", "--defined-only", "--print-size", str(library)]
         mangled = subprocess.run(command, capture_output=True, check=True).stdout
