@@ -35,10 +35,7 @@ class FakeRay:
         self.inits: list[dict[str, Any]] = []
         self.resources = {"CPU": 1.0}
         self.util = SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7")
-        self.exceptions = SimpleNamespace(
-            RayError=RayError,
-            RayTaskError=RayTaskError,
-        )
+        self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
         self._cluster_resources = dict(resources)
         self._is_initialized = is_initialized
         self._drawn = random.Random(1)

@@ -76,13 +76,7 @@ def blocks_of(page: str) -> list[Block]:
     found = list(FENCE.finditer(page))
     ends = [*(each.start() for each in found), len(page)][1:]
     return [
-        Block(
-            each["language"],
-            each["text"],
-            each["title"],
-            each["why"],
-            not page[each.end() : end].strip(),
-        )
+        Block(*each.group("language", "text", "title", "why"), not page[each.end() : end].strip())
         for each, end in zip(found, ends, strict=True)
     ]
 

@@ -12,19 +12,11 @@ from typing import Any
 
 from eliza_ffi._lazy import lazy_property
 
-ROOMS = (
-    "eliza_ffi",
-    "eliza_ffi.decisions",
-    "eliza_ffi.structured",
-    "eliza_ffi.chat",
-    "eliza_ffi.sampling",
-    "eliza_ffi.choices",
-    "eliza_ffi.session",
-    "eliza_ffi.library",
-    "eliza_ffi.elizaos",
-    "eliza_ffi.ray",
-    "eliza_ffi.errors",
+PARTS = (
+    *("decisions", "structured", "chat", "sampling", "choices", "session"),
+    *("library", "elizaos", "ray", "errors"),
 )
+ROOMS = ("eliza_ffi", *(f"eliza_ffi.{name}" for name in PARTS))
 
 
 def public_members(owner: type) -> Iterator[tuple[str, Any]]:
