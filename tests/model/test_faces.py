@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from both_faces import result_of
 
 import eliza_ffi
 from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
@@ -92,35 +93,27 @@ def test_no_method_takes_unknown_keywords() -> None:
 
 def test_both_models_return_the_same_results(model: Model) -> None:
     """`tests/session/test_messages.py` compares the other methods."""
-    face = AsyncModel.of(model)
 
-    async def ask() -> list[Any]:
-        async with aclosing(face.fill_stream(PROMPT, SKELETON)) as spans:
-            filled = [step async for step in spans]
+    async def answers(face: Any) -> list[Any]:
+        choice = await result_of(face.choose(PROMPT, ["REPLY", "IGNORE"], probabilities=True))
+        filled = await result_of(face.fill(PROMPT, ActionSkeleton(ACTIONS)))
+        steps = await result_of(face.fill_stream(PROMPT, SKELETON))
+        many = await result_of(face.decide_many([PROMPT, "x"], QUESTIONS))
+        ranked = await result_of(face.rank_many([PROMPT, "x"], LABELS, k=4))
+        letters = {"orders": 2, "answer_style": "letters"}
         return [
-            (await face.choose(PROMPT, ["REPLY", "IGNORE"], probabilities=True)).probabilities,
-            (await face.fill(PROMPT, ActionSkeleton(ACTIONS))).text,
-            [step.text for step in filled],
-            (await face.embed(["one", "two"])).tolist(),
-            values(await face.decide(PROMPT, QUESTIONS)),
-            [values(d) for d in await face.decide_many([PROMPT, "x"], QUESTIONS)],
-            await face.decision_prompts(PROMPT, QUESTIONS, orders=2, answer_style="letters"),
-            (await face.rank(PROMPT, LABELS, 4)).labels,
-            [ranked.labels for ranked in await face.rank_many([PROMPT, "x"], LABELS, k=4)],
+            choice.probabilities,
+            filled.text,
+            [step.text for step in steps],
+            (await result_of(face.embed(["one", "two"]))).tolist(),
+            values(await result_of(face.decide(PROMPT, QUESTIONS))),
+            [values(decision) for decision in many],
+            await result_of(face.decision_prompts(PROMPT, QUESTIONS, **letters)),
+            (await result_of(face.rank(PROMPT, LABELS, 4))).labels,
+            [each.labels for each in ranked],
         ]
 
-    expected = [
-        model.choose(PROMPT, ["REPLY", "IGNORE"], probabilities=True).probabilities,
-        model.fill(PROMPT, ActionSkeleton(ACTIONS)).text,
-        [step.text for step in model.fill_stream(PROMPT, SKELETON)],
-        model.embed(["one", "two"]).tolist(),
-        values(model.decide(PROMPT, QUESTIONS)),
-        [values(d) for d in model.decide_many([PROMPT, "x"], QUESTIONS)],
-        model.decision_prompts(PROMPT, QUESTIONS, orders=2, answer_style="letters"),
-        model.rank(PROMPT, LABELS, 4).labels,
-        [ranked.labels for ranked in model.rank_many([PROMPT, "x"], LABELS, k=4)],
-    ]
-    found = asyncio.run(ask())
+    expected, found = asyncio.run(answers(model)), asyncio.run(answers(AsyncModel.of(model)))
     assert found[0] == pytest.approx(expected[0], rel=1e-2)
     assert found[1:] == expected[1:]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from both_faces import result_of
 
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.decisions import Choice, Predicate
@@ -38,12 +38,9 @@ def model(library: Library) -> Iterator[Model]:
 def test_requests_that_do_not_fit_together_wait(model: Model, is_async: bool) -> None:
     face = AsyncModel.of(model) if is_async else model
 
-    async def all_of(found: Any) -> Any:
-        return await found if inspect.isawaitable(found) else found
-
-    decisions = asyncio.run(all_of(face.decide_many(INPUTS, QUESTIONS)))
-    chosen = asyncio.run(all_of(face.choose_many(INPUTS, ["now", "later"])))
-    texts = asyncio.run(all_of(face.generate_many(INPUTS, 4)))
+    decisions = asyncio.run(result_of(face.decide_many(INPUTS, QUESTIONS)))
+    chosen = asyncio.run(result_of(face.choose_many(INPUTS, ["now", "later"])))
+    texts = asyncio.run(result_of(face.generate_many(INPUTS, 4)))
     for given, decision, choice, text in zip(INPUTS, decisions, chosen, texts, strict=True):
         alone = model.decide(given, QUESTIONS)["late"].probability
         assert decision["late"].probability == pytest.approx(alone, abs=0.02)
@@ -100,12 +97,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
 
 def answer_of(method: str, face: Model | AsyncModel) -> Any:
     async def finished() -> Any:
-        found = METHODS[method](face)
-        if inspect.isawaitable(found):
-            return await found
-        if isinstance(found, AsyncIterator):
-            return [step async for step in found]
-        return list(found) if isinstance(found, Iterator) else found
+        return await result_of(METHODS[method](face))
 
     found = asyncio.run(finished())
     if method == "stream":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from both_faces import result_of
 
 from eliza_ffi import AsyncModel, Gbnf, Model, Skeleton
 from eliza_ffi.decisions import (
@@ -55,10 +55,7 @@ def face(request: pytest.FixtureRequest, tiny_model: Model) -> Face:
 
 
 def run(found: Any) -> Any:
-    async def awaited() -> Any:
-        return await found
-
-    return asyncio.run(awaited()) if inspect.isawaitable(found) else found
+    return asyncio.run(result_of(found))
 
 
 def said(call: Callable[[], Any], kind: type[Exception] = InvalidArgumentError) -> str:

@@ -11,13 +11,14 @@ import importlib
 import inspect
 import math
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from both_faces import result_of
 from public_names import ROOMS as PUBLIC_ROOMS
 from public_names import public_members
 
@@ -519,19 +520,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def run(loop: asyncio.AbstractEventLoop, subject: Subject, arguments: dict[str, Any]) -> None:
-    found = subject.call(**arguments)
-    if isinstance(found, AsyncIterator):
-
-        async def read() -> None:
-            async for _ in found:
-                pass
-
-        loop.run_until_complete(read())
-    elif inspect.isawaitable(found):
-        loop.run_until_complete(found)
-    elif isinstance(found, Iterator):
-        for _ in found:
-            pass
+    loop.run_until_complete(result_of(subject.call(**arguments)))
 
 
 def escaped(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from both_faces import result_of
 
 from eliza_ffi import AsyncModel, CacheOptions, Gbnf, Model
 from eliza_ffi.library import Library
@@ -43,7 +43,7 @@ def tokens(model: Model) -> list[int]:
 
 async def asked(model: Model | AsyncModel, prompt: Any, folder: Path) -> dict[str, Any]:
     texts = model.stream(prompt, 8)
-    pieces = await listed(texts)
+    pieces = await result_of(texts)
     calls: dict[str, Any] = {
         "generate": model.generate(prompt, 8),
         "generate, sampled": model.generate(prompt, 8, temperature=1.5, seed=2),
@@ -57,21 +57,13 @@ async def asked(model: Model | AsyncModel, prompt: Any, folder: Path) -> dict[st
     for name, shape in SHAPES.items():
         calls[f"fill, {name}"] = model.fill(prompt, shape)
         calls[f"fill_many, {name}"] = model.fill_many([prompt], shape)
-        calls[f"fill_stream, {name}"] = (await listed(model.fill_stream(prompt, shape)))[-1]
-    found = {name: await result(call) for name, call in calls.items()}
+        calls[f"fill_stream, {name}"] = (await result_of(model.fill_stream(prompt, shape)))[-1]
+    found = {name: await result_of(call) for name, call in calls.items()}
     return {
         "stream": ("".join(pieces), texts.result.tokens, texts.result.prompt_tokens),
         "prompt_tokens": found["generate"].prompt_tokens,
         **{name: facts(each) for name, each in found.items()},
     }
-
-
-async def listed(steps: Any) -> list[Any]:
-    return [step async for step in steps] if hasattr(steps, "__aiter__") else list(steps)
-
-
-async def result(call: Any) -> Any:
-    return await call if inspect.isawaitable(call) else call
 
 
 def facts(found: Any) -> Any:
