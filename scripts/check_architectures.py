@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from backend_suite.comparing import WITHOUT_FLASH, Subject, details
+from backend_suite.comparing import Subject, details
 from backend_suite.every_use import Findings, use_in_every_way
 from fetch_llama_cpp import FetchError
 from forked import run_forked
@@ -46,13 +46,6 @@ QUICK = ("llama", "gemma2", "deepseek2", "qwen3moe", "mamba2", "rwkv7", "jamba",
 ones, two hybrids."""
 
 OPTIONS = (("n_ctx", "2048"), ("n_threads", "1"))
-
-ROUNDINGS = {"without flash attention": WITHOUT_FLASH, "prompts in pieces": ("n_batch", "7")}
-"""Options that change the order of summation: another kernel for attention, and prompts decoded in
-batches of seven tokens."""
-
-LEAST_NOISE = 1e-3
-"""In nats: the rounding error of a logit if the output head and the cache are in half precision."""
 
 SECONDS, MEBIBYTES = 300.0, 4096
 """Limits of time and memory for one architecture."""
@@ -113,38 +106,23 @@ def check(name: str, vocabulary: Path, subject: Subject) -> Report:
         if output != str(path):
             why = _without_folders(output.removeprefix("cannot be made: "))
             return Report(name, "cannot be made", why)
-        return report_of(name, *_used(name, path, subject))
+        child = run_forked(partial(use_in_every_way, name, path, subject), SECONDS, MEBIBYTES)
+    if child.report is not None:
+        return report_of(name, child.report)
+    how = f"not done in {SECONDS:.0f} s" if child.is_late else child.how
+    return Report(name, "fault", _without_folders(f"{child.stages}: {how}: {child.last_words}"))
 
 
-def _used(name: str, path: Path, subject: Subject) -> tuple[Findings | None, str]:
-    """Return the findings of a model, and the problems that occurred on the way."""
-    roundings = dict(ROUNDINGS)
-    problems: list[str] = []
-    while True:
-        use = partial(use_in_every_way, name, path, subject, roundings, LEAST_NOISE)
-        child = run_forked(use, SECONDS, MEBIBYTES)
-        if child.report is not None:
-            return child.report, "; ".join(problems)
-        how = f"not done in {SECONDS:.0f} s" if child.is_late else child.how
-        stage = child.stages[-1] if child.stages else ""
-        parts = filter(None, (stage, how, child.last_words))
-        problems.append(_without_folders(": ".join(parts)))
-        if roundings.pop(stage, None) is None:
-            return None, "; ".join(problems)
-
-
-def report_of(name: str, findings: Findings | None, problem: str) -> Report:
-    """Return the report of a model. The findings are None if the child process died."""
-    if findings is None:
-        return Report(name, "fault", problem)
+def report_of(name: str, findings: Findings) -> Report:
+    """Return the report of a model."""
     if findings.refusal:
         is_right = any(text in findings.refusal for text in NO_GENERATOR)
         return Report(name, "refused" if is_right else "fault", findings.refusal)
     compared = findings.compared
     failed = [each for each in compared if each.verdict.is_failure]
     near = [each for each in compared if each.verdict.kind == "near-tie"]
-    verdict = "fault" if failed or problem else "near-ties" if near else "exact"
-    reasons = [problem] if problem else []
+    verdict = "fault" if failed else "near-ties" if near else "exact"
+    reasons = []
     for kind, group in (("are not the same", failed), ("are near-ties", near)):
         if group:
             (first,) = details(group[:1])

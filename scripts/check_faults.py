@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +33,6 @@ from typing import Any
 from faults.operations import N_SLOTS, OPERATIONS, Operation
 from faults.preloaded import (
     KINDS,
-    FaultError,
     Preloaded,
     Symbols,
     blamed,
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return run_preloaded(__file__, sys.argv[1:], Path(folder))
         library = Library()
         loop = Loop(library, Preloaded(Path(library.path)), lasting=options.lasting)
-    except (ElizaError, FaultError) as error:
+    except (ElizaError, OSError, subprocess.CalledProcessError) as error:
         print(f"check_faults: {error}", file=sys.stderr)
         return 2
     begin = time.monotonic()

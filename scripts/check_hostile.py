@@ -32,7 +32,7 @@ from typing import Any
 
 from forked import little_memory, run_forked
 from hostile import ALL_CASES
-from hostile.case import Broken, Case, Must, Neighbour
+from hostile.case import Broken, Case, Must, neighbour
 from hostile.mutated import cases as mutated_models
 from stage import Stage
 
@@ -82,9 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = " ".join((outcome.after or outcome.said).split())
         if len(said) > SHOWN:
             said = f"{said[: SHOWN // 3]} ... {said[-SHOWN * 2 // 3 :]}"
-        figures = f"{outcome.seconds:.2f} s, {outcome.mib:.0f} MiB"
-        if outcome.waited is not None:
-            figures += f", others waited {outcome.waited:.2f} s"
+        figures = f"{outcome.seconds:.2f} s, {outcome.mib:.0f} MiB, waited {outcome.waited:.2f} s"
         print(f"{case.name}: {found}: {figures}: {outcome.came}: {said}", flush=True)
     print(f"{len(cases)} cases: {n_ok} ok, {len(cases) - n_ok} failed")
     return int(n_ok < len(cases))
@@ -96,7 +94,7 @@ class Outcome:
     said: str  # the error message, the beginning of the answer, or the last words of the process
     seconds: float = 0.0  # CPU time
     mib: float = 0.0  # peak of the additional memory
-    waited: float | None = None  # duration of the other stream's slowest choice, in seconds
+    waited: float = 0.0  # duration of the other stream's slowest choice, in seconds
     after: str = ""  # what changed in the model's answers afterwards; empty if nothing did
 
 
@@ -111,7 +109,7 @@ def verdict(case: Case, outcome: Outcome) -> str:
         and not re.search(case.says, outcome.said),
         f"over {case.seconds:g} s": outcome.seconds > case.seconds,
         f"over {case.mib:g} MiB": outcome.mib > case.mib,
-        f"another stream waited {outcome.waited} s": (outcome.waited or 0.0) > LONGEST_WAIT_S,
+        f"another stream waited {outcome.waited} s": outcome.waited > LONGEST_WAIT_S,
         "answers changed afterwards": bool(outcome.after),
     }
     return "; ".join(problem for problem, is_true in problems.items() if is_true) or "ok"
@@ -133,15 +131,16 @@ def _perform(case: Case, stage: Stage) -> dict[str, Any]:
     before = stage.answers() if stage.was_used else None
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the memory
     held, cpu = _peak_mib(), time.process_time()
-    neighbour = Neighbour(stage.model) if case.neighbour else None
-    with little_memory(case.address_mib), neighbour.choosing() if neighbour else nullcontext():
-        report = _attempt(case, stage)
+    report: dict[str, Any] = {}
+    with little_memory(case.address_mib):
+        try:
+            with neighbour(stage.model) if case.neighbour else nullcontext([0.0]) as waited:
+                report |= _attempt(case, stage)
+        except BaseException as error:
+            report["after"] = f"the other stream failed: {error!r}"
     report |= {"seconds": time.process_time() - cpu, "mib": _peak_mib() - held}
-    if neighbour is not None:
-        report["waited"] = neighbour.longest
-    if neighbour is not None and neighbour.error is not None:
-        report["after"] = f"the other stream failed: {neighbour.error}"
-    elif before is not None:
+    report["waited"] = max(waited, default=0.0)
+    if before is not None and "after" not in report:
         report["after"] = _changes(stage, before)
     report["said"] = report["said"].replace(str(stage.folder), "FOLDER")
     return report

@@ -21,24 +21,21 @@ from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import ABI_VERSION, Library, library_file_name
 
 
-def main() -> int:
-    path, backend = Path(sys.argv[1], library_file_name()), sys.argv[2]
+def main(folder: str, backend: str) -> None:
+    path = Path(folder, library_file_name())
     try:
         library = Library(path)
         facts = CffiBinding(library).describe()
     except ElizaError as error:
-        print(f"check_load: {error}", file=sys.stderr)
-        return 1
+        sys.exit(f"check_load: {error}")
     found, expected = (library.abi_version, facts["backend"]), (str(ABI_VERSION), backend)
     if found != expected:
         said = "expected ABI {} and backend {}, got ABI {} and backend {}"
-        print(f"check_load: {path}: {said.format(*expected, *found)}", file=sys.stderr)
-        return 1
+        sys.exit(f"check_load: {path}: {said.format(*expected, *found)}")
     devices = [f"{device['name']} ({device['description']})" for device in facts["devices"]]
     line = f"{path}: ABI {found[0]}, backend {backend}; devices: {', '.join(devices)}"
     print("; ".join(filter(None, (line, missing_gpu(facts)))))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(*sys.argv[1:])

@@ -148,13 +148,6 @@ def missing_for(backend: str) -> Iterator[str]:
             yield "pkg-config is missing (Debian: apt install pkg-config)"
 
 
-def main() -> int:
-    backend = sys.argv[1]
-    missing = "; ".join(missing_for(backend))
-    if missing:
-        print(f"make build BACKEND={backend}: {missing}", file=sys.stderr)
-    return 1 if missing else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if missing := "; ".join(missing_for(sys.argv[1])):
+        sys.exit(f"make build BACKEND={sys.argv[1]}: {missing}")

@@ -92,22 +92,18 @@ def _git(checkout: Path, *words: str) -> bytes:
     return subprocess.run(["git", "-C", checkout, *words], check=True, capture_output=True).stdout
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description="Write the tree and the notes of a release.")
     parser.add_argument("--url", required=True, help="URL of the project, https://...")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
+    if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)*", options.url):
+        parser.error(f"--url: expected https://host/path, got {options.url!r}")
     try:
-        if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)*", options.url):
-            expected = "https://host/path without a trailing slash"
-            raise ReleaseError(f"--url: expected {expected}, got {options.url!r}")
-        version = write_tree(ROOT, options.folder, options.url)
+        print(f"{options.folder}: {write_tree(ROOT, options.folder, options.url)}")
     except ReleaseError as error:
-        print(f"release_tree: {error}", file=sys.stderr)
-        return 1
-    print(f"{options.folder}: {version}")
-    return 0
+        sys.exit(f"release_tree: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

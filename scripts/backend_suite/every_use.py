@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from eliza_ffi.library.protocol import StreamConfig
 
 from .cases import ANSWERS, PROMPTS
 from .choosing import REFERENCE, WAYS, Outcome, Way, choose, choose_by_masks
-from .comparing import Comparison, Question, Subject, ask_all, measure_noise
+from .comparing import WITHOUT_FLASH, Comparison, Question, Subject, ask_all, measure_noise
 
 # Each prompt and each answer set is used, but not every combination.
 QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
@@ -28,6 +28,13 @@ FASTEST = Way("auto", "auto")
 # Recurrent models share only passes with one token per stream. The reference has most of these.
 SHARING = (FASTEST, REFERENCE)
 TOGETHER = "together"
+
+ROUNDINGS = {"without flash attention": WITHOUT_FLASH, "prompts in pieces": ("n_batch", "7")}
+"""Options that change the order of summation: another kernel for attention, and prompts decoded in
+batches of seven tokens."""
+
+LEAST_NOISE = 1e-3
+"""In nats: the rounding error of a logit if the output head and the cache are in half precision."""
 
 # Every question is asked in several streams, so that equal streams meet and some start late.
 N_ROUNDS = 4
@@ -50,10 +57,6 @@ def use_in_every_way(
     name: str,
     path: Path,
     subject: Subject,  # computes the reference as well
-    # Options that change rounding, by name. The noise is the largest change of the scores that one
-    # of them causes.
-    roundings: Mapping[str, tuple[str, str]],
-    least_noise: float,  # lower bound of the noise, in nats
 ) -> Findings:
     """Compare all uses of a model with its own token-by-token choices.
 
@@ -65,8 +68,8 @@ def use_in_every_way(
     except ElizaError as error:
         return Findings(refusal=str(error))
     _check_prompts_matter(questions)
-    noise = least_noise
-    for stage, rounding in roundings.items():
+    noise = LEAST_NOISE
+    for stage, rounding in ROUNDINGS.items():
         say_stage(stage)
         noise = max(noise, measure_noise(path, subject, questions, rounding))
     compared, n_shared = [], 0

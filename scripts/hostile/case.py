@@ -6,6 +6,7 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -65,33 +66,25 @@ def cpu_seconds(run: Callable[[], object]) -> float:
     return time.thread_time() - begin
 
 
-class Neighbour:
-    """Another stream of the same model, which makes choices all the time."""
+@contextmanager
+def neighbour(model: Model) -> Iterator[list[float]]:
+    """Make choices in another stream until the context ends; yield the list of their seconds.
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._is_over = threading.Event()
-        self.longest = 0.0  # duration of its slowest choice, in seconds
-        self.count = 0  # number of its choices
-        self.error: BaseException | None = None  # the error that ended it early
-        self._thread = threading.Thread(target=self._choose, daemon=True)
+    An error of that stream is raised at the end.
+    """
+    is_over = threading.Event()
+    seconds: list[float] = []
 
-    @contextmanager
-    def choosing(self) -> Iterator[Neighbour]:
-        self._thread.start()
+    def choose() -> None:
+        while not is_over.wait(0.01):
+            begin = time.perf_counter()
+            model.choose(PROMPT, ACTIONS)
+            seconds.append(time.perf_counter() - begin)
+
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(choose)
         try:
-            yield self
+            yield seconds
         finally:
-            self._is_over.set()
-            self._thread.join()
-
-    def _choose(self) -> None:
-        try:
-            while not self._is_over.is_set():
-                begin = time.perf_counter()
-                self._model.choose(PROMPT, ACTIONS)
-                self.longest = max(self.longest, time.perf_counter() - begin)
-                self.count += 1
-                self._is_over.wait(0.01)
-        except BaseException as error:
-            self.error = error
+            is_over.set()
+        running.result()
