@@ -23,6 +23,7 @@ from jinja2.runtime import ChainableUndefined, Undefined
 from jinja2.sandbox import SandboxedEnvironment
 from real_templates import real_templates
 
+from eliza_ffi.chat import sandbox
 from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
 from eliza_ffi.chat.sandbox_builtins import (
     CHANGING,
@@ -639,6 +640,15 @@ def test_the_sandbox_does_not_change_the_output_of_llama_cpps_templates() -> Non
             written += text is not None
             rejected += text is None
     assert written > 10 * rejected > 0
+
+
+@pytest.mark.parametrize("name", ["datetime", "functions", "messages"])
+def test_rendering_does_not_parse_the_template_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = ChatTemplate("{{ " + name + " | length }}{{ messages[0].content }}")
+    monkeypatch.delattr(sandbox, "Parser")
+    assert template.render([user("hello")]).endswith("hello")
 
 
 def test_a_long_conversation_uses_at_most_three_quarters_of_the_budget() -> None:

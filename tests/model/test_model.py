@@ -245,6 +245,16 @@ def test_a_label_that_the_tokenizer_cannot_write_is_named() -> None:
         tokenize_choice("RESPOND", lambda text: [1, 2], detokenize)
 
 
+def test_the_same_labels_are_tokenized_only_once(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = string_choices(["once", "twice"])
+    first = choice_request(model.session, "x", labels).constraint
+    monkeypatch.setattr(model.binding, "prepare_choices", pytest.fail)
+    second = choice_request(model.session, "x", string_choices(["once", "twice"])).constraint
+    assert first is not None and second is first
+
+
 # ---- Errors ---------------------------------------------------------------------------------
 
 
