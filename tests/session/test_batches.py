@@ -60,3 +60,12 @@ def test_an_exception_is_raised_in_order_and_cancels_running_calls() -> None:
     with pytest.raises(ValueError, match="the second"):
         next(results)
     assert len(started) < 9
+
+
+def test_closing_the_results_cancels_running_calls() -> None:
+    cancelled = threading.Event()
+    run = lambda i: i == 0 or cancelled.wait(5)  # noqa: E731
+    results = run_in_order(range(9), run, cancelled.set, at_once=3, look_ahead=6)
+    assert next(results)
+    results.close()
+    assert cancelled.is_set()

@@ -150,12 +150,13 @@ def test_callers_at_their_limit_wait_and_others_overtake_them() -> None:
     assert order[-1] == "of that kind"
 
 
-def test_limited_and_other_callers_share_one_order() -> None:
+def test_limited_pinned_and_other_callers_share_one_order() -> None:
     turns = Turns(1, 60.0)
     order: list[int] = []
 
     async def take(i: int) -> None:
-        async with turns.one_async(None, at_most=2 if i % 3 else None):
+        at_most, slot_id = None if i % 3 == 0 else 2, 0 if i % 4 == 0 else -1
+        async with turns.one_async(None, at_most=at_most, slot_id=slot_id):
             order.append(i)
 
     async def all_of_them() -> None:
