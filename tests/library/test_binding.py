@@ -146,12 +146,6 @@ def test_the_leaf_is_available_after_the_span_has_ended(binding: CffiBinding, st
     assert not binding.stats(stream).trie_active
 
 
-def test_only_existing_functions_are_supported(binding: CffiBinding) -> None:
-    assert binding.supports("next")
-    assert binding.supports("set_token_trie")
-    assert not binding.supports("set_text_of_nothing")
-
-
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
@@ -175,12 +169,6 @@ def test_each_status_has_an_exception_class(status: int, kind: type[Exception]) 
     assert str(error).endswith(f"(status {status})")
     said = error_from_status(status, " the door is stuck\n", "open a door")
     assert str(said) == f"cannot open a door: the door is stuck (status {status})"
-
-
-def test_a_full_context_is_recognized_only_by_its_status() -> None:
-    said = "context full: no room for 1 more tokens"
-    assert type(error_from_status(-9, "other words", "prefill")) is ContextFullError
-    assert type(error_from_status(-4, said, "prefill")) is NativeFaultError
 
 
 def test_words_in_a_path_do_not_affect_the_error_class(
