@@ -41,19 +41,14 @@ def pow32(base: ArrayLike, exponent: ArrayLike) -> Floats:
 
 
 class MersenneTwister:
-    """A ``std::mt19937``. Without a seed, the seed is random, and another one after each reset.
+    """A ``std::mt19937``. Without a seed, the seed is random.
 
     Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998; [rand.predef] in the C++
     standard: the 10,000th word for seed 5489 is 4123659995.
     """
 
     def __init__(self, seed: int | None) -> None:
-        self._seed = seed
-        self.reset()
-
-    def reset(self) -> None:
-        """Restart the sequence of numbers."""
-        self.seed = secrets.randbits(32) if self._seed is None else self._seed
+        self.seed = secrets.randbits(32) if seed is None else seed
         self._words = np.random.MT19937()
         state: Any = np.random.RandomState(self.seed).get_state(legacy=False)
         self._words.state = state

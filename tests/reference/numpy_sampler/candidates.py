@@ -41,15 +41,10 @@ class Candidates:
     def of(cls, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0) -> Candidates:
         """Create candidates from logits and their tokens, by default 0 to k - 1; shape [k].
 
-        Raise InvalidArgumentError if a logit is NaN or ``+inf``, all are ``-inf``, or the shapes
-        differ.
+        Raise InvalidArgumentError if a logit is NaN or ``+inf``, or all are ``-inf``.
         """
         values = check_logits(logits)
         tokens = np.arange(len(values)) if ids is None else np.asarray(ids)
-        if tokens.shape != values.shape:
-            raise InvalidArgumentError(
-                f"ids: expected {len(values)}, one per logit, got {len(tokens)}"
-            )
         return cls(tokens.astype(np.int32), values, np.zeros_like(values), position=position)
 
     def __len__(self) -> int:
@@ -58,8 +53,7 @@ class Candidates:
     @property
     def token(self) -> int:
         """The drawn token."""
-        if self.selected is None:
-            raise InvalidArgumentError("no token has been drawn")
+        assert self.selected is not None
         return int(self.ids[self.selected])
 
     def keep(self, indexes: Indexes) -> None:
@@ -103,6 +97,3 @@ class Sampler(ABC):
 
     def accept(self, token: int) -> None:  # noqa: B027 - most samplers have no state
         """Record the next token of the text."""
-
-    def reset(self) -> None:  # noqa: B027
-        """Forget the text, and restart the random number generator."""

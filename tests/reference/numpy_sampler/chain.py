@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from numpy.typing import ArrayLike
 
-from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.sampling import parse_order
 from eliza_ffi.sampling.params import BESIDE_MIROSTAT, Sampling
 
@@ -52,8 +51,7 @@ class Chain:
 
     At temperature 0, the chain runs bias, penalties and DRY and then takes the most probable token.
     Truncation, except by XTC and typical, would not remove that token. llama.cpp runs XTC and
-    typical at temperature 0 too. Mirostat is combined with bias, penalties, DRY and temperature. A
-    reasoning budget is rejected, because it inserts tokens that no chain samples.
+    typical at temperature 0 too. Mirostat is combined with bias, penalties, DRY and temperature.
     """
 
     def __init__(
@@ -64,26 +62,12 @@ class Chain:
         breakers: Breakers | None = None,
         infill: InfillVocabulary | None = None,
     ) -> None:
-        if params.reasoning_budget >= 0:
-            raise InvalidArgumentError(
-                f"reasoning_budget={params.reasoning_budget} needs a stream of a model, because it "
-                "inserts tokens that are not sampled"
-            )
         self.params = params
         self.n_vocab = n_vocab
         self.seed = MersenneTwister(params.seed).seed
-        beyond = [token for token, _ in params.logit_bias if token >= n_vocab]
-        if n_vocab < 1 or beyond:
-            raise InvalidArgumentError(f"the vocabulary has {n_vocab} tokens; no token {beyond}")
-        if breakers is None and params.dry_multiplier > 0 and params.dry_sequence_breakers:
-            raise InvalidArgumentError("DRY needs its sequence breakers as tokens: pass breakers=")
         self._breakers = breakers or ()
         self._infill = infill
         self.samplers = [*self._links(), self._last()]
-
-    def describe(self) -> str:
-        """Return the samplers as text: ``"logits -> TopK(k=40) -> Dist(seed=7)"``."""
-        return " -> ".join(["logits", *map(repr, self.samplers)])
 
     def apply(
         self, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0
@@ -102,17 +86,6 @@ class Chain:
         """Record the next token of the text."""
         for sampler in self.samplers:
             sampler.accept(token)
-
-    def sample(self, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0) -> int:
-        """Draw a token and record it; parameters and errors as for :meth:`apply`."""
-        token = self.apply(logits, ids, position).token
-        self.accept(token)
-        return token
-
-    def reset(self) -> None:
-        """Forget the text, and restart the random number generators."""
-        for sampler in self.samplers:
-            sampler.reset()
 
     def _links(self) -> list[Sampler]:
         names = parse_order(self.params.samplers)
@@ -153,8 +126,7 @@ class Chain:
         }
 
     def _build_infill(self) -> Sampler:
-        if self._infill is None:
-            raise InvalidArgumentError("the infill sampler needs a vocabulary: pass infill=")
+        assert self._infill is not None
         return Infill(self._infill)
 
     def _last(self) -> Sampler:

@@ -25,8 +25,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eliza_ffi.errors import InvalidArgumentError
-
 from .arithmetic import log32
 from .stages import check_logits
 
@@ -57,11 +55,6 @@ def element_seed(position: int, seed_offset: int) -> int:
 
     `position` is the number of tokens before the drawn one, including the prompt.
     """
-    if position < 0 or not 0 <= seed_offset <= WORD:
-        raise InvalidArgumentError(
-            f"expected a position of 0 or more and a seed of 32 bits, got {position} and "
-            f"{seed_offset}"
-        )
     return (position + seed_offset) * int(KNUTH) & WORD
 
 
@@ -95,8 +88,6 @@ def gumbel_argmax(
     """
     values = check_logits(logits)
     ids = np.arange(len(values)) if tokens is None else np.asarray(tokens)
-    if ids.shape != values.shape:
-        raise InvalidArgumentError(f"tokens: expected {len(values)}, one per logit, got {len(ids)}")
     scores = values
     if temperature > 0:
         noise = gumbel_noise(gumbel_uniform(position, seed_offset, ids))

@@ -71,9 +71,6 @@ class Penalties(Sampler):
     def accept(self, token: int) -> None:
         self._recent.append(token)
 
-    def reset(self) -> None:
-        self._recent.clear()
-
 
 MAX_BREAKER_TAIL = 20
 """The maximum number of tokens that llama.cpp reads after a breaker's first token."""
@@ -129,9 +126,6 @@ class Dry(Sampler):
 
     def accept(self, token: int) -> None:
         self._recent.append(token)
-
-    def reset(self) -> None:
-        self._recent.clear()
 
     def _reach(self, latest_first: list[int]) -> int:
         """Return the number of tokens after the last sequence breaker.
@@ -376,9 +370,6 @@ class Xtc(Sampler):
         if n_likely > 1:
             candidates.keep(slice(n_likely - 1, None))
 
-    def reset(self) -> None:
-        self._random.reset()
-
 
 LEAST_SHARE = np.float32(0.2)
 
@@ -501,10 +492,6 @@ class MirostatV2(Sampler):
         if too_surprising.any():
             candidates.keep(slice(max(int(too_surprising.argmax()), 1)))
 
-    def reset(self) -> None:
-        self._random.reset()
-        self.mu = np.float32(2) * np.float32(self.tau)
-
 
 @dataclass
 class Mirostat(MirostatV2):
@@ -570,8 +557,7 @@ class AdaptiveP(Sampler):
 
     :math:`\bar p` is the exponentially weighted mean of the original probabilities of the accepted
     tokens, with initial value `t`. With each further token, the weight of an earlier token is
-    multiplied by `decay`, 0 to 0.99. With a target below 0, tokens are drawn from the unchanged
-    logits. https://github.com/ggml-org/llama.cpp/pull/17927
+    multiplied by `decay`, 0 to 0.99. https://github.com/ggml-org/llama.cpp/pull/17927
     """
 
     target: float
@@ -584,13 +570,13 @@ class AdaptiveP(Sampler):
 
     def __post_init__(self) -> None:
         self._random = MersenneTwister(self.seed)
-        self._forget()
+        rest = ONE - np.float32(self.decay)
+        self._weighted_sum = np.float32(self.target) / rest
+        self._total_weight = ONE / rest
+        self._pending = None
 
     def apply(self, candidates: Candidates) -> None:
         candidates.softmax(sort=False)
-        if self.target < 0:
-            candidates.selected = self._random.index(candidates.probs)
-            return
         original = candidates.probs
         distance = np.abs((original - self._adapted_target()) * INVERSE_WIDTH)
         shaped = PEAK_LOGIT - SHARPNESS * distance * distance / (ONE + distance)
@@ -607,16 +593,6 @@ class AdaptiveP(Sampler):
             decay = np.float32(self.decay)
             self._weighted_sum = self._pending[1] + decay * self._weighted_sum
             self._total_weight = ONE + decay * self._total_weight
-        self._pending = None
-
-    def reset(self) -> None:
-        self._random.reset()
-        self._forget()
-
-    def _forget(self) -> None:
-        rest = ONE - np.float32(self.decay)
-        self._weighted_sum = np.float32(self.target) / rest
-        self._total_weight = ONE / rest
         self._pending = None
 
     def _adapted_target(self) -> np.float32:
@@ -654,9 +630,6 @@ class Dist(Sampler):
         reached = cumulative >= cumulative[-1] * self._random.uniform()
         candidates.probs = (weights / cumulative[-1]).astype(np.float32)
         candidates.selected = int(reached.argmax()) if reached.any() else len(candidates) - 1
-
-    def reset(self) -> None:
-        self._random.reset()
 
 
 @dataclass

@@ -47,8 +47,6 @@ def scale_temperature(logits: ArrayLike, temperature: float) -> Floats:
 
     The reciprocal is rounded before the multiplication, as in the book.
     """
-    if not temperature > 0:
-        raise InvalidArgumentError(f"temperature must be above 0, got {temperature!r}")
     inverse = np.float32(1) / np.float32(temperature)
     scaled: Floats = np.asarray(logits, dtype=np.float32) * inverse
     return scaled
