@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,53 +49,49 @@ MALFORMED: dict[str, bytes] = {
 }
 
 Native = Callable[[Any, Any, bytes, Any], int]
-"""Calls a C function with the stage's library, a stream or context, bytes and an error pointer;
-returns its status."""
+"""Calls a C function with the library, a stream or context, bytes and an error pointer; returns its
+status."""
 
 
-def _on_stream(call: Native, raw: bytes, stage: Stage) -> None:
+@contextmanager
+def _stream(stage: Stage) -> Iterator[Any]:
+    """Yield a stream that has read a prompt."""
     binding = stage.model.binding
     with closing(binding.open(stage.model.session.ctx, StreamConfig())) as stream:
         binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
-        _checked(call, stream.pointer, raw, stage, is_stream=True)
+        yield stream.pointer
 
 
-def _on_model(call: Native, raw: bytes, stage: Stage) -> None:
-    _checked(call, stage.model.session.ctx, raw, stage)
-
-
-def _before_loading(call: Native, raw: bytes, stage: Stage) -> None:
-    """Call a function of a context that has not loaded its model."""
+@contextmanager
+def _unloaded(stage: Stage) -> Iterator[Any]:
+    """Yield a context that has not loaded its model."""
     binding = stage.model.binding
-    with ExitStack() as opened:
-        ctx = binding.create(stage.model.path)
-        opened.callback(binding.destroy, ctx)
-        _checked(call, ctx, raw, stage)
+    ctx = binding.create(stage.model.path)
+    try:
+        yield ctx
+    finally:
+        binding.destroy(ctx)
 
 
-def _checked(
-    call: Native, owner: Any, raw: bytes, stage: Stage, *, is_stream: bool = False
-) -> None:
+def _loaded(stage: Stage) -> AbstractContextManager[Any]:
+    return nullcontext(stage.model.session.ctx)
+
+
+def _call(owner: Owner, native: Native, raw: bytes, stage: Stage) -> None:
     lib, ffi = stage.library.lib, stage.library.ffi
-    error = ffi.new("char **")
-    status = call(stage.library, owner, raw, error)
-    if status >= 0:
-        return
-    if not error[0] and is_stream:
-        said = ffi.string(lib.eliza_inference_last_error(owner))
-    else:
-        said = ffi.string(error[0]) if error[0] else b""
-        lib.eliza_inference_free_string(error[0])
+    with owner(stage) as called:
+        error = ffi.new("char **")
+        status = native(stage.library, called, raw, error)
+        if status >= 0:
+            return
+        if not error[0] and owner is _stream:
+            said = ffi.string(lib.eliza_inference_last_error(called))
+        else:
+            said = ffi.string(error[0]) if error[0] else b""
+            lib.eliza_inference_free_string(error[0])
     if not said:
         raise Broken(f"status {status} without an error message")
     raise error_from_status(status, said.decode("utf-8", "strict")[:300], "call it")
-
-
-def _set(name: str, *more: int) -> Native:
-    """Return a caller of a function that takes a stream, bytes, their length, and `more`."""
-    return lambda library, stream, raw, error: getattr(library.lib, f"eliza_inference_{name}")(
-        stream, raw, len(raw), *(more or (error,))
-    )
 
 
 def _fill(library: Any, stream: Any, raw: bytes, error: Any) -> int:
@@ -105,39 +101,39 @@ def _fill(library: Any, stream: Any, raw: bytes, error: Any) -> int:
     return int(status)
 
 
-def _prepare(name: str) -> Native:
-    def call(library: Any, ctx: Any, raw: bytes, error: Any) -> int:
-        prepare = getattr(library.lib, f"eliza_inference_{name}")
-        choices = prepare(ctx, raw, len(raw), library.ffi.NULL, error)
-        if choices:
-            library.lib.eliza_inference_free_choices(choices)
-        return 0 if choices else -2
-
-    return call
+def _prepare(name: str, library: Any, ctx: Any, raw: bytes, error: Any) -> int:
+    prepare = getattr(library.lib, f"eliza_inference_{name}")
+    choices = prepare(ctx, raw, len(raw), library.ffi.NULL, error)
+    library.lib.eliza_inference_free_choices(choices)
+    return 0 if choices else -2
 
 
-def _option(name: str) -> Native:
-    return lambda library, ctx, raw, error: library.lib.eliza_inference_set_option(
-        ctx, name.encode(), raw, error
-    )
+def _set(name: str, library: Any, stream: Any, raw: bytes, error: Any) -> int:
+    function = getattr(library.lib, f"eliza_inference_{name}")
+    more = error if name == "llm_stream_set_sampling" else 0  # the others have a mode
+    return int(function(stream, raw, len(raw), more))
 
 
+def _option(name: str, library: Any, ctx: Any, raw: bytes, error: Any) -> int:
+    return int(library.lib.eliza_inference_set_option(ctx, name.encode(), raw, error))
+
+
+Owner = Callable[[Stage], AbstractContextManager[Any]]
 # These functions take a length, so NUL characters reach them. The others end the text at a NUL.
-BY_LENGTH = {
-    "set_token_trie": partial(_on_stream, _set("set_token_trie", 0)),
-    "set_text_choices": partial(_on_stream, _set("set_text_choices", 0)),
-    "set_sampling": partial(_on_stream, _set("llm_stream_set_sampling")),
-    "fill": partial(_on_stream, _fill),
-    "prepare_choices": partial(_on_model, _prepare("prepare_choices")),
-    "prepare_token_trie": partial(_on_model, _prepare("prepare_token_trie")),
-}
-CALLS = {
-    **BY_LENGTH,
+SETTERS = ("set_token_trie", "set_text_choices", "llm_stream_set_sampling")
+BY_LENGTH: dict[str, tuple[Owner, Native]] = {
+    **{name: (_stream, partial(_set, name)) for name in SETTERS},
+    "fill": (_stream, _fill),
     **{
-        f"option {name}": partial(_on_model, _option(name))
-        for name in ("logit_bias", "grammar_triggers", "dry_sequence_breakers")
+        name: (_loaded, partial(_prepare, name))
+        for name in ("prepare_choices", "prepare_token_trie")
     },
-    "option lora": partial(_before_loading, _option("lora")),
+}
+OPTIONS = ("logit_bias", "grammar_triggers", "dry_sequence_breakers")
+CALLS: dict[str, tuple[Owner, Native]] = {
+    **BY_LENGTH,
+    **{f"option {name}": (_loaded, partial(_option, name)) for name in OPTIONS},
+    "option lora": (_unloaded, partial(_option, "lora")),
 }
 SURE = (
     *("10,000 arrays deep", "10,000 objects deep", "an array of 20 MB"),
@@ -232,12 +228,12 @@ LONG_LABELS = ["a" * 1_000_000, "b"]
 MALFORMED_CASES = [
     Case(
         f"arguments: {function}, {name}",
-        partial(call, raw),
+        partial(_call, owner, native, raw),
         Must.FAIL if name in SURE else Must.END,
         seconds=3,
         mib=700,
     )
-    for function, call in CALLS.items()
+    for function, (owner, native) in CALLS.items()
     for name, raw in MALFORMED.items()
     if "NUL" not in name or function in BY_LENGTH
 ]
