@@ -6,11 +6,8 @@
     $ python scripts/check_architectures.py qwen35 mamba2
 
 For each architecture, `native/tests/architectures` writes a small model with random weights around
-a real vocabulary. The library then chooses with all strategies, with and without the restricted
-head, after prompts restored from a file, and in streams that share forward passes. The reference
-chooses token by token, with all logits, in separate passes. Every choice must pick the same leaf as
-the reference, with probabilities within the model's noise; `backend_suite/judging.py` defines both.
-Each model is written and used in its own child processes, so a crash or a hang costs one table row.
+a real vocabulary, which then chooses in every way of `backend_suite/every_use.py`. Each model is
+used in a child process, so a crash or a hang costs one line.
 
 Exit codes: 0 = all results equal the reference or are near-ties, 1 = some differ, 2 = cannot check.
 """

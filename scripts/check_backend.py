@@ -4,14 +4,9 @@
     $ python scripts/check_backend.py cpu
     $ python scripts/check_backend.py vulkan --quick
 
-``backend_suite/cases.py`` defines the models, prompts and answers. The reference is the CPU
-library, which chooses token by token, with all logits. The library in ``build/BACKEND`` then
-chooses with every layer on the backend, with all strategies, with and without the restricted head.
-The check compares the chosen leaf, the probabilities of all leaves, and the stats: the numbers of
-allowed, forced and decided tokens. Rounding changes probabilities by the model's noise, which is
-measured on the CPU as the difference between scores with and without flash attention. A difference
-above twice the noise is a fault. If another leaf is chosen, the reference's margin at the decision
-where the two leaves part distinguishes a near-tie from a fault. The output lists both.
+The reference is the CPU library, which chooses token by token, with all logits. The library in
+``build/BACKEND`` then chooses with every layer on the backend, with all strategies, with and
+without the restricted head. docs/backends.md says what is compared.
 
 Exit codes: 0 = all results equal the reference or are near-ties, 1 = some differ, 2 = cannot check.
 """

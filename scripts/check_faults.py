@@ -9,9 +9,8 @@ A child process runs each operation of a model many times. In each run, one allo
 write, sync, rename, mapping or thread creation fails. The operation must succeed with the usual
 result, or raise an error; after a failed allocation, the error must be a MemoryError. Later calls
 must succeed, and the model must answer as before. A file that was being saved must have its old or
-its new content, with no other file left in its folder. If the child dies, the output says whose
-code it died in. Deaths in llama.cpp's code, which ends the process after some failed allocations,
-are only counted. Any other deviation gives exit code 1. Needs Linux, glibc, a C compiler, and a
+its new content, with no other file left in its folder. Deaths in llama.cpp's code, which ends the
+process after some failed allocations, are only counted. Needs Linux, glibc, a C compiler, and a
 library that was not stripped.
 """
 

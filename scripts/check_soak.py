@@ -6,13 +6,10 @@
     $ make check CHECK=soak CHECK_ARGS='--seconds 60'  # at most a minute for each part
     $ make check CHECK=soak CHECK_ARGS='--choices 0'  # only loads
 
-In the first part, several threads share a model and do random things: mostly choices, but also
-text (with and without grammars), structured answers, embeddings, saving and restoring prompts,
-cancelled and abandoned streams, and calls with invalid arguments. Meanwhile SIGINT interrupts the
-main thread. Every choice must equal the first answer to the same prompt. In the second part, models
-are opened and closed. In both parts the process is measured after a tenth, when everything that is
-allocated once exists, and at the end. Exit code 1 if memory, objects, files or threads grew, or if
-a result was wrong. Needs Linux's /proc.
+In the first part, several threads share a model and do the random things of `ACTIVITIES`, while
+SIGINT interrupts the main thread. Every choice must equal the first answer to the same prompt. In
+the second part, models are opened and closed. Both parts measure the process after a tenth, when
+everything that is allocated once exists, and at the end. Needs Linux's /proc.
 """
 
 from __future__ import annotations

@@ -8,13 +8,8 @@ calls return the cached tree. Only the path is written to stdout; progress and e
 
     $ tree="$(python3 scripts/fetch_llama_cpp.py)"
 
-Environment
------------
-LLAMA_CPP_SOURCE
-    A llama.cpp checkout to use instead of downloading one.
-ELIZA_FFI_CACHE, XDG_CACHE_HOME
-    The location of the cache: ``$ELIZA_FFI_CACHE``, else ``$XDG_CACHE_HOME/eliza-ffi``, else
-    ``~/.cache/eliza-ffi``.
+``LLAMA_CPP_SOURCE`` names a checkout to use instead. The cache is in ``$ELIZA_FFI_CACHE``, else in
+``$XDG_CACHE_HOME/eliza-ffi``, else in ``~/.cache/eliza-ffi``.
 """
 
 from __future__ import annotations

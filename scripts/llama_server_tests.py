@@ -29,13 +29,7 @@ from fetch_llama_cpp import source_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FILES = (
-    "test_chat_completion.py",
-    "test_compat_oai_responses.py",
-    "test_completion.py",
-    "test_embedding.py",
-    "test_tool_call.py",
-)
+FILES = ("chat_completion", "compat_oai_responses", "completion", "embedding", "tool_call")
 MUST_FAIL = {
     "expect the text or the token counts of llama.cpp's test model": """
         test_chat_completion test_chat_completion_cached_tokens test_chat_completion_stream
@@ -107,7 +101,7 @@ def prepare(folder: Path) -> None:
     tests = source_tree(with_models=True) / "tools" / "server" / "tests"
     (folder / "unit").mkdir()
     for name in FILES:
-        shutil.copy(tests / "unit" / name, folder / "unit")
+        shutil.copy(tests / "unit" / f"test_{name}.py", folder / "unit")
     shutil.copy(tests / "conftest.py", folder)
     shutil.copy(tests / "pytest.ini", folder)
     shutil.copy(tests / "utils.py", folder / "llama_utils.py")
