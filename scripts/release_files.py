@@ -15,13 +15,14 @@ import re
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from fetch_llama_cpp import PINNED, source_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def bill_of_materials(version: str) -> dict[str, object]:
+def bill_of_materials(version: str) -> Any:
     header = (source_tree() / "vendor" / "nlohmann" / "json.hpp").read_text(encoding="utf-8")
     numbers = re.findall(r"#define NLOHMANN_JSON_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
     values = {
@@ -35,15 +36,13 @@ def bill_of_materials(version: str) -> dict[str, object]:
     text = Path(__file__).with_name("sbom.json").read_text(encoding="utf-8")
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
-    bill: dict[str, object] = json.loads(text)
-    components = bill["components"]
-    assert isinstance(components, list)
+    bill = json.loads(text)
     for requirement in metadata.requires("eliza-ffi") or ():
         if "extra ==" not in requirement:
             name = re.split(r"[^\w-]", requirement)[0]
             purl = f"pkg:pypi/{name}"
             required = {"type": "library", "name": name, "description": requirement, "purl": purl}
-            components.append(required)
+            bill["components"].append(required)
     return bill
 
 
@@ -57,11 +56,9 @@ def main(folder: Path, tried: Path) -> None:
     passed = tried.read_text(encoding="utf-8").splitlines() if tried.is_file() else []
     page = (ROOT / "docs" / "develop" / "build.md").read_text(encoding="utf-8")
     commands = page.partition("## A release")[2].partition("```sh\n")[2].partition("```")[0]
-    print(
-        "Built:", *(f"[x] {path.name}, {path.stat().st_size:,} bytes" for path in files), sep="\n"
-    )
+    built = [f"[x] {path.name}, {path.stat().st_size:,} bytes" for path in files]
     tried_or_not = [f"[x] {line}" for line in passed] or ["[ ] scripts/check_bare_debian.sh"]
-    print("Tried:", *tried_or_not, sep="\n")
+    print("Built:", *built, "Tried:", *tried_or_not, sep="\n")
     print(f"To publish:\n{commands.replace('VERSION', version)}", end="")
 
 

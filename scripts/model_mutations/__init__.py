@@ -73,15 +73,13 @@ def all_mutations(base: Gguf, seed: int, n_random: int = 500) -> list[Mutation]:
     def edited(edits: Sequence[Edit]) -> Files:
         return model_of(applied(base, edits))
 
-    made = {
-        kind: ((what, partial(edited, edits)) for what, edits in found)
-        for kind, found in changes.items()
-    }
-    return [
-        Mutation(kind, what, make)
-        for kind, found in (*made.items(), *files.items())
-        for what, make in found
+    found = [
+        Mutation(kind, what, partial(edited, edits))
+        for kind, of_kind in changes.items()
+        for what, edits in of_kind
     ]
+    found += [Mutation(kind, what, make) for kind, each in files.items() for what, make in each]
+    return found
 
 
 def chosen(mutations: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
