@@ -117,19 +117,15 @@ def string_bytes(text: bytes) -> bytes:
 def entry_bytes(entry: Entry) -> bytes:
     head = string_bytes(entry.key) + struct.pack("<I", entry.kind)
     if entry.kind != ARRAY:
-        return head + value_bytes(entry.kind, entry.value)
-    head += struct.pack("<IQ", entry.item_kind, len(entry.value))
-    code = FORMATS.get(entry.item_kind if entry.item_kind is not None else -1)
-    if code is not None:
-        return head + struct.pack(f"<{len(entry.value)}{code}", *entry.value)
-    return head + b"".join(map(string_bytes, entry.value))
+        return head + value_bytes(entry.kind, [entry.value])
+    count = struct.pack("<IQ", entry.item_kind, len(entry.value))
+    return head + count + value_bytes(entry.item_kind, entry.value)
 
 
-def value_bytes(kind: int, value: Any) -> bytes:
-    if kind == STRING:
-        return string_bytes(value)
-    code = FORMATS.get(kind)
-    return struct.pack(f"<{code}", value) if code else bytes(value)
+def value_bytes(kind: int | None, values: Any) -> bytes:
+    if kind in FORMATS:
+        return struct.pack(f"<{len(values)}{FORMATS[kind]}", *values)
+    return b"".join(map(string_bytes if kind == STRING else bytes, values))
 
 
 def read_gguf(path: Path, *, with_tensors: bool = True) -> Gguf:
