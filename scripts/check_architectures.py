@@ -50,14 +50,11 @@ SECONDS, MEBIBYTES = 300.0, 4096
 NO_GENERATOR = ("keeps no KV cache", "not decoder-only", "computes embeddings", "no finite logit")
 """Parts of the errors for models that cannot generate text: encoders, diffusion, speech."""
 
-VERDICTS = ("exact", "near-ties", "fault", "refused", "cannot be made")
-
 
 @dataclass(frozen=True)
 class Report:
-    name: str
-    # One of `VERDICTS`. ``"refused"`` means that the library rejected the model because it cannot
-    # generate text.
+    # ``"exact"``, ``"near-ties"``, ``"fault"``, ``"refused"`` (the model cannot generate text) or
+    # ``"cannot be made"``
     verdict: str
     why: str = ""  # the reason; empty if the verdict is ``"exact"``
     n_choices: int = 0
@@ -80,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reports = []
         for name in names:
             reports.append(check(name, vocabulary, subject))
-            print(_line(reports[-1]), flush=True)
+            print(": ".join(filter(None, (name, reports[-1].verdict, reports[-1].why))), flush=True)
     except (ElizaError, FetchError, OSError, ValueError, subprocess.SubprocessError) as error:
         print(f"check_architectures: {error}", file=sys.stderr)
         return 2
@@ -89,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(f"{n_choices:,} choices; streams shared passes in {n_shared:,} of them")
     found = Counter(report.verdict for report in reports)
-    counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict])
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
     minutes = (time.monotonic() - begin) / 60
     print(f"{len(reports)} architectures: {counts}, in {minutes:.1f} minutes")
     return 1 if found["fault"] else 0
@@ -102,19 +99,19 @@ def check(name: str, vocabulary: Path, subject: Subject) -> Report:
         output = _run(WRITER, vocabulary, folder, name).strip().removeprefix(f"{name}: ")
         if output != str(path):
             why = _without_folders(output.removeprefix("cannot be made: "))
-            return Report(name, "cannot be made", why)
+            return Report("cannot be made", why)
         child = run_forked(partial(use_in_every_way, name, path, subject), SECONDS, MEBIBYTES)
     if child.report is not None:
-        return report_of(name, child.report)
+        return report_of(child.report)
     how = f"not done in {SECONDS:.0f} s" if child.is_late else child.how
-    return Report(name, "fault", _without_folders(f"{child.stages}: {how}: {child.last_words}"))
+    return Report("fault", _without_folders(f"{child.stages}: {how}: {child.last_words}"))
 
 
-def report_of(name: str, findings: Findings) -> Report:
+def report_of(findings: Findings) -> Report:
     """Return the report of a model."""
     if findings.refusal:
         is_right = any(text in findings.refusal for text in NO_GENERATOR)
-        return Report(name, "refused" if is_right else "fault", findings.refusal)
+        return Report("refused" if is_right else "fault", findings.refusal)
     compared = findings.compared
     failed = [each for each in compared if each.verdict.is_failure]
     near = [each for each in compared if each.verdict.kind == "near-tie"]
@@ -124,7 +121,7 @@ def report_of(name: str, findings: Findings) -> Report:
         if group:
             (first,) = details(group[:1])
             reasons.append(f"{len(group)} of {len(compared)} choices {kind}: {first}")
-    return Report(name, verdict, "; ".join(reasons), len(compared), findings.n_shared)
+    return Report(verdict, "; ".join(reasons), len(compared), findings.n_shared)
 
 
 def _run(*command: str | Path) -> str:
@@ -134,10 +131,6 @@ def _run(*command: str | Path) -> str:
 def _without_folders(text: str) -> str:
     """Strip the folders from the paths of llama.cpp's source files."""
     return re.sub(r"/\S*/(?=[\w.-]+:\d)", "", text)
-
-
-def _line(report: Report) -> str:
-    return ": ".join(filter(None, (report.name, report.verdict, report.why)))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from backend_suite.cases import ANSWERS, PROMPTS, VOCABULARIES, models
@@ -54,7 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = BUILD / options.backend
     begin = time.monotonic()
     try:
-        with _subject(options.backend, folder, options.device) as subject:
+        with ExitStack() as opened:
+            more = [] if options.device is None else [("device", options.device)]
+            if options.backend == "rpc":
+                servers = opened.enter_context(rpc_servers(folder / "rpc-server", 2))
+                more.append(("rpc", ",".join(server.endpoint for server in servers)))
+            n_gpu_layers = 0 if options.backend in ON_CPU else -1
+            subject = Subject(folder / library_file_name(), n_gpu_layers, tuple(more))
             reference = Subject(BUILD / "cpu" / library_file_name(), n_gpu_layers=0)
             compared = run(reference, subject, quick=options.quick, size=options.vocabulary)
     except (ElizaError, FetchError, ModelError, OSError, RuntimeError) as error:
@@ -84,19 +90,6 @@ def run(
                 outcome = choose(model, question.prompt, question.payload, way)
                 compared.append(question.compared(outcome, way, noise))
     return compared
-
-
-@contextmanager
-def _subject(backend: str, folder: Path, device: str | None) -> Iterator[Subject]:
-    library = folder / library_file_name()
-    options = [] if device is None else [("device", device)]
-    n_gpu_layers = 0 if backend in ON_CPU else -1
-    if backend != "rpc":
-        yield Subject(library, n_gpu_layers, tuple(options))
-        return
-    with rpc_servers(folder / "rpc-server", 2) as servers:
-        endpoints = ",".join(server.endpoint for server in servers)
-        yield Subject(library, n_gpu_layers, (*options, ("rpc", endpoints)))
 
 
 if __name__ == "__main__":

@@ -98,7 +98,10 @@ def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> lis
     if not abs(total - 1) < SUM_TOLERANCE:
         problems.append(f"the leaves' probabilities add up to {total}")
 
-    allowed = [each for each in allowed_along(leaves, outcome.tokens) if each > 1]
+    tokens = outcome.tokens
+    # No leaf is a prefix of another one.
+    steps = [{leaf[i] for leaf in leaves if leaf[:i] == tokens[:i]} for i in range(len(tokens))]
+    allowed = [len(each) for each in steps if len(each) > 1]
     expected: dict[str, object] = {
         "finish_reason": "leaf",
         "spans": 1,
@@ -117,14 +120,6 @@ def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> lis
     if found != expected:
         problems.append(f"expected {expected}, got {found}")
     return problems
-
-
-def allowed_along(leaves: list[tuple[int, ...]], tokens: tuple[int, ...]) -> list[int]:
-    """Return the number of allowed tokens at each step; no leaf may be a prefix of another."""
-    return [
-        len({leaf[i] for leaf in leaves if len(leaf) > i and leaf[:i] == tokens[:i]})
-        for i in range(len(tokens))
-    ]
 
 
 def margin_between(payload: TokenTreePayload, reference: Outcome, other: tuple[int, ...]) -> float:
