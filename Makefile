@@ -111,12 +111,7 @@ windows: $(VENV)/with-dev
 	$(call build-in,build/windows,-DELIZA_BUILD_TESTS=ON \
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake)
 
-# The clang in the Python package ziglang links for macOS on any system, without Metal and Accelerate.
-ZIG_MACOS = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-macos.cmake -DELIZA_ZIG=$(ZIG)
-macos: $(VENV)/with-release
-	$(call build-in,build/macos-aarch64,$(ZIG_MACOS) -DELIZA_ZIG_TARGET=aarch64-macos.11.0)
-	$(call build-in,build/macos-x86_64,$(ZIG_MACOS) -DELIZA_ZIG_TARGET=x86_64-macos.11.0)
-	@rm -f -- -  # see the target wheel
+macos: archive-macos-aarch64 archive-macos-x86_64  # on any system, without Metal and Accelerate
 
 # For machines without NVIDIA's toolkit: installs NVIDIA's compiler and cuBLAS from Python packages. Add the folder's
 # bin to PATH, and set CUBLAS_DIR to the folder.
@@ -310,19 +305,20 @@ bench-streams: bench-ready
 
 # ---- Release ---------------------------------------------------------------------------------------------------------
 
-# Wheels run on glibc 2.28 (2018) and newer. The clang in the Python package ziglang builds them on any system, and it
-# cross-compiles: WHEEL_ARCH=aarch64 builds the Arm wheel on x86-64.
-# BACKEND=vulkan or cuda builds a wheel that uses a GPU if it finds one, and otherwise the CPU.
+# Wheels run on glibc 2.28 (2018) and newer, or with WHEEL_LIBC=musl on musl. The clang in the Python package ziglang
+# builds them on any system, and WHEEL_ARCH=aarch64 on x86-64, too. BACKEND=vulkan or cuda builds a wheel that uses a
+# GPU if it finds one, and otherwise the CPU.
 WHEEL_ARCH   ?= $(shell uname -m)
+WHEEL_LIBC   ?= gnu.2.28
 WHEEL_SOURCE ?= .
 ifeq ($(BACKEND),cuda)
 # nvcc uses this machine's compiler, so the wheel needs this machine's glibc or a newer one.
 WHEEL_COMPILER = -Ccmake.define.ELIZA_NATIVE=OFF
 else
-WHEEL_COMPILER = -Cinstall.strip=false -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
-    -Ccmake.define.ELIZA_ZIG=$(ZIG) -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28
+WHEEL_COMPILER = -Cinstall.strip=false -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux.cmake \
+    -Ccmake.define.ELIZA_ZIG=$(ZIG) -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-$(WHEEL_LIBC)
 endif
-ARCHIVES := archive-linux-x86_64 archive-linux-aarch64
+ARCHIVES := $(patsubst %,archive-%-x86_64,linux musllinux macos windows) $(patsubst %,archive-%-aarch64,linux musllinux macos)
 .PHONY: wheel wheel-windows wheel-linux sdist release $(ARCHIVES)
 wheel: $(if $(filter windows,$(BACKEND)),wheel-windows,wheel-linux) ## build a portable wheel into dist/ (BACKEND=vulkan or cuda for GPUs, windows for Windows)
 
@@ -349,10 +345,15 @@ wheel-windows: $(VENV)/with-release
 sdist: $(VENV)/with-release
 	@$(BIN)/python -m build --sdist --outdir dist $(WHEEL_SOURCE)
 
-# Archives for C in dist/, for the processors of the wheels.
-$(ARCHIVES): archive-linux-%: $(VENV)/with-release
-	$(call build-in,build/$@,-DELIZA_NATIVE=OFF -DELIZA_C_ARCHIVE=linux-$* -DELIZA_ZIG=$(ZIG) -DELIZA_ZIG_TARGET=$*-linux-gnu.2.28 \
-	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake)
+# Archives for C in dist/.
+PROCESSOR = $(lastword $(subst -, ,$*))
+ZIG_FILE = -DELIZA_ZIG=$(ZIG) -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-
+archive-linux-%: SYSTEM_ARGS = $(ZIG_FILE)linux.cmake -DELIZA_ZIG_TARGET=$(PROCESSOR)-linux-gnu.2.28
+archive-musllinux-%: SYSTEM_ARGS = $(ZIG_FILE)linux.cmake -DELIZA_ZIG_TARGET=$(PROCESSOR)-linux-musl
+archive-macos-%: SYSTEM_ARGS = $(ZIG_FILE)macos.cmake -DELIZA_ZIG_TARGET=$(PROCESSOR)-macos.11.0
+archive-windows-%: SYSTEM_ARGS = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake
+$(ARCHIVES): archive-%: $(VENV)/with-release
+	$(call build-in,build/$@,-DELIZA_NATIVE=OFF -DELIZA_C_ARCHIVE=$* $(SYSTEM_ARGS))
 	@rm -f -- -  # see the target wheel
 	@cd build/$@ && PATH="$(BIN):$$PATH" cpack -B '$(CURDIR)/dist' > cpack.log || { cat cpack.log; exit 1; }
 	@rm -rf dist/_CPack_Packages
@@ -360,16 +361,18 @@ $(ARCHIVES): archive-linux-%: $(VENV)/with-release
 # docs/develop/build.md describes the files. As root, with debootstrap, the release is also tried in bare systems.
 PROJECT_URL ?=
 release: $(VENV)/with-release ## build, check and try the files of a release, and print how to publish it (PROJECT_URL=https://...)
+	@$(BIN)/python scripts/check_toolchain.py windows
 	@rm -rf build/release
 	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
 	@rm -rf dist
 	@$(MAKE) --no-print-directory sdist $(ARCHIVES) WHEEL_SOURCE=build/release/tree  # the wheels reuse the archives' libraries
-	@for arch in x86_64 aarch64; do \
-	    $(MAKE) --no-print-directory wheel WHEEL_ARCH=$$arch WHEEL_SOURCE=build/release/tree || exit 1; done
+	@for libc in gnu.2.28 musl; do for arch in x86_64 aarch64; do \
+	    $(MAKE) --no-print-directory wheel WHEEL_LIBC=$$libc WHEEL_ARCH=$$arch WHEEL_SOURCE=build/release/tree || exit; done; done
+	@$(MAKE) --no-print-directory wheel-windows WHEEL_SOURCE=build/release/tree
 	@$(BIN)/python -m twine check --strict dist/eliza_ffi-*
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@cp build/release/RELEASE_NOTES.md dist/
-	@test "$$(id -u)" != 0 || ! command -v debootstrap > /dev/null || scripts/check_bare_debian.sh dist/*x86_64.whl
+	@test "$$(id -u)" != 0 || ! command -v debootstrap > /dev/null || scripts/check_bare_debian.sh dist/*manylinux*x86_64.whl
 	@PATH="$(BIN):$$PATH" $(BIN)/python scripts/release_files.py dist build/release/tried.txt
 
 # ---- Pages, style, environment ---------------------------------------------------------------------------------------

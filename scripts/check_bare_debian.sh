@@ -83,10 +83,12 @@ for wheel in "$@"; do
         try "$wheel" ./openai_client.sh
         unmount
 
-        archive=$(ls "$(dirname "$wheel")"/eliza-ffi-c-*-linux-"$processor".tar.gz 2> /dev/null) || continue
-        install_system c gcc,libc6-dev,make,cmake,pkg-config
-        cp "$archive" tests/release/c.sh "$root/check/"
-        try "$archive" ./c.sh
-        unmount
+        for archive in "$(dirname "$wheel")"/eliza-ffi-c-*linux-"$processor".tar.gz; do
+            [ -e "$archive" ] || continue
+            install_system c gcc,libc6-dev,make,cmake,musl-tools,pkg-config
+            cp "$archive" tests/release/c.sh "$root/check/"
+            try "$archive" ./c.sh
+            unmount
+        done
     done
 done

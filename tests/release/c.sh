@@ -2,8 +2,15 @@
 # The first hour of a C or elizaOS developer: unpack the C archive, and link its example in every way.
 #
 #     tests/release/c.sh FOLDER    FOLDER has eliza-ffi-c-*.tar.gz; needs a C compiler, pkg-config and CMake
+#
+# Takes the archive for glibc, or without one the archive for musl, which needs the compiler musl-gcc.
 set -eu
+export CC="${CC:-cc}"
 archive=$(realpath "$1"/eliza-ffi-c-*-linux-"$(uname -m)".tar.gz)
+if ! [ -e "$archive" ]; then
+    archive=$(realpath "$1"/eliza-ffi-c-*-musllinux-"$(uname -m)".tar.gz)
+    CC=musl-gcc
+fi
 cd "$(mktemp -d)"
 tar xzf "$archive"
 cd eliza-ffi-c-*
@@ -14,13 +21,13 @@ export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 
 echo "linked with pkg-config"
 # shellcheck disable=SC2046 # split into one word per flag
-cc -o choose $example $(pkg-config --cflags --libs elizainference) -Wl,-rpath,"$prefix/lib"
+"$CC" -o choose $example $(pkg-config --cflags --libs elizainference) -Wl,-rpath,"$prefix/lib"
 ./choose $model | tee shared.txt
 grep -q '^chosen: STOP' shared.txt
 
 echo "linked statically"
 # shellcheck disable=SC2046
-cc -o choose_static $example $(pkg-config --static --cflags --libs elizainference | sed s/-lelizainference/-l:libelizainference.a/)
+"$CC" -o choose_static $example $(pkg-config --static --cflags --libs elizainference | sed s/-lelizainference/-l:libelizainference.a/)
 ./choose_static $model | cmp - shared.txt
 
 echo "linked with CMake"
@@ -46,5 +53,5 @@ int main(int argc, char ** argv) {
     return version == NULL || puts(version()) < 0;
 }
 C
-cc -o loaded loaded.c -ldl
+"$CC" -o loaded loaded.c -ldl
 test "$(./loaded "$prefix/lib/libelizainference.so")" = 12

@@ -1,8 +1,9 @@
-# Linux with an older glibc than this machine's, for x86-64 or 64-bit Arm. Used to build wheels. The compiler is the
-# clang in the Python package `ziglang`, which includes the symbols of every glibc version and a C++ runtime to link.
+# Linux with musl, or with an older glibc than this machine's, for x86-64 or 64-bit Arm. Used to build releases. The
+# compiler is the clang in the Python package `ziglang`, which includes the symbols of every glibc version, musl, and a
+# C++ runtime to link.
 #
 #   ELIZA_ZIG         path of the program zig
-#   ELIZA_ZIG_TARGET  x86_64-linux-gnu.2.28 or aarch64-linux-gnu.2.28
+#   ELIZA_ZIG_TARGET  the processor, x86_64 or aarch64, and the C library: -linux-gnu.2.28 or -linux-musl
 
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ELIZA_ZIG ELIZA_ZIG_TARGET)
 string(REGEX MATCH "^[^-]+" CMAKE_SYSTEM_PROCESSOR "${ELIZA_ZIG_TARGET}")
