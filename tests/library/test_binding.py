@@ -202,3 +202,13 @@ def test_a_failed_open_raises_the_exception_of_its_status(library: Library) -> N
         binding.open(ctx, StreamConfig())
     binding.close(only)
     binding.destroy(ctx)
+
+
+def test_a_leaf_name_above_the_maximum_buffer_size_raises(
+    binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 256)
+    binding.set_token_trie(stream, leaf_payload(("n" * 300, [300])), 0)
+    binding.next(stream)
+    with pytest.raises(NativeFaultError, match="cannot read the leaf's name"):
+        binding.token_trie_leaf(stream)

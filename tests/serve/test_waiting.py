@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -308,3 +308,22 @@ def test_the_connection_limit_reserves_files_for_other_uses(
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (n_files, n_files))
     assert server.connection_limit() == most
+
+
+async def test_after_close_running_requests_finish_and_new_ones_are_rejected() -> None:
+    admission = Admission(1, 1)
+    async with admission.place():
+        admission.close()
+        with pytest.raises(HTTPError) as rejected:
+            await Requests(admission).run("a")
+        assert rejected.value.status == 503 and not admission.is_empty
+    assert admission.is_empty
+
+
+async def test_work_is_cancelled_when_the_client_disconnects() -> None:
+    async def gone() -> Any:
+        await asyncio.sleep(0.02)
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientDisconnect):
+        await while_wanted(asyncio.sleep(60), gone, Deadline(60))

@@ -232,3 +232,10 @@ def test_a_rule_that_does_not_end_raises() -> None:
     skeleton = Skeleton.from_dict({"spans": [{"kind": "number", "rule": "r"}]}, "r ::= [0-9]+")
     with pytest.raises(FillError, match=r"rule 'r' has not ended within max_tokens=1024"):
         fill(Cut(), skeleton)
+
+
+def test_a_skeleton_of_literals_needs_one_call() -> None:
+    skeleton = Skeleton((SkeletonSpan("literal", value='{"a":1}'),))
+    binding = FillingBinding()
+    assert fill(binding, skeleton).value == {"a": 1}
+    assert binding.requests == [{"before": '{"a":1}'}]
