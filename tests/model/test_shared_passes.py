@@ -121,6 +121,16 @@ def test_a_request_waits_until_a_stream_is_closed(new_model: Callable[..., Model
         assert next(second)
 
 
+def test_an_option_limits_the_wait(new_model: Callable[..., Model]) -> None:
+    with new_model(n_slots=1, slot_wait_ms="20") as model:
+        assert model.describe()["passes"]["slot_wait_ms"] == 20
+        stream = model.stream(PROMPTS[0], 0)
+        next(stream)
+        with pytest.raises(BusyError, match="all 1 slots are in use by open streams after 0.02 s"):
+            model.generate("x", 1)
+        stream.close()  # type: ignore[attr-defined]
+
+
 def test_many_threads_all_get_a_slot_in_turn(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=2) as model:
         generations = on_threads(lambda prompt: model.generate(prompt, 5))

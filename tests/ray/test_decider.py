@@ -13,7 +13,7 @@ import pytest
 from fake_ray import FakeRay
 
 from eliza_ffi.decisions import Choice, Decision, MultiLabel, Predicate, Score
-from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.ray import ChooserActor, DeciderActor, choose_dataset, decide_dataset
 from eliza_ffi.ray.decider import decide_each
@@ -214,6 +214,7 @@ def test_a_column_can_contain_conversations(library: object) -> None:
         ({"questions": QUESTIONS, "questions_column": "q"}, "and questions_column"),
         ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence requires questions"),
         ({"questions": {**WHICH, "choices": ["a"]}}, "2 to 100000"),
+        ({"questions": {**WHICH, "choices": ["a", "b " * 9000]}}, "context"),
         ({"questions": QUESTIONS, "min_probability": 2.0}, "min_probability must be a number from"),
         ({"questions": QUESTIONS, "probabilities": "yes"}, "probabilities must be True or False"),
         ({"questions": QUESTIONS, "allowed_probability": "yes"}, "allowed_probability must be"),
@@ -222,7 +223,7 @@ def test_a_column_can_contain_conversations(library: object) -> None:
 def test_settings_wrong_for_all_rows_raise_in_the_constructor(
     settings: dict[str, Any], message: str, library: object
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+    with pytest.raises(ElizaError, match=message):
         DeciderActor("body", model_options=OPTIONS, **settings)
 
 

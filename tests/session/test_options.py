@@ -17,7 +17,7 @@ from eliza_ffi.library import StreamConfig
     [
         (CacheOptions, {"slot": -2}, "slot must be a whole number of -1 or more, got -2"),
         (Speculation, {"max_tokens": 0}, "max_tokens must be a whole number from 1 to 256, got 0"),
-        (Speculation, {"max_tokens": 2, "min_tokens": 3}, "min_tokens must be .* to 2, got 3"),
+        (Speculation, {"max_tokens": 2, "min_tokens": 3}, "must be .* from 1 to 2, got 3"),
     ],
 )
 def test_wrong_options_are_rejected_by_name(

@@ -278,6 +278,9 @@ def test_values_that_are_not_shapes_are_rejected(tiny_model: Model) -> None:
         tiny_model.generate("x", shape="text")
     with pytest.raises(InvalidArgumentError, match="sampler_plan is for skeletons"):
         tiny_model.fill("x", Lark('start: "a"'), sampler_plan={"x": 1})
+    for shape in (Pet, {"spans": [{"kind": "boolean"}]}):
+        with pytest.raises(InvalidArgumentError, match="on_limit must be .*, got 'stop'"):
+            tiny_model.fill("x", shape, on_limit="stop")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="temperatur"):
         tiny_model.fill("x", Pet, temperatur=1)  # type: ignore[call-overload]
 
