@@ -328,11 +328,11 @@ wheel-linux: $(VENV)/with-release
 	@rm -rf dist/raw
 	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null
 	@# No build isolation: pip would install the CMake of the target processor into an isolated environment.
-	@PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) CMAKE_ARGS="$(BACKEND_ARGS) $(CMAKE_ARGS)" JOBS=$(JOBS) \
+	@PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=$(if $(filter musl,$(WHEEL_LIBC)),musllinux_1_2,linux)-$(WHEEL_ARCH) CMAKE_ARGS="$(BACKEND_ARGS) $(CMAKE_ARGS)" JOBS=$(JOBS) \
 	    $(BIN)/python -m build --wheel --no-isolation --outdir dist/raw $(WHEEL_COMPILER) \
 	    $(if $(filter-out cpu,$(BACKEND)),-Ccmake.define.ELIZA_BACKEND=$(BACKEND) -Cwheel.build-tag=1$(BACKEND)) $(WHEEL_SOURCE)
 	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks the compiler to write to standard output, which zig takes for a file named -
-	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat auto --wheel-dir dist dist/raw/*.whl
+	@$(if $(filter musl,$(WHEEL_LIBC)),mv dist/raw/*.whl dist,PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat auto --wheel-dir dist dist/raw/*.whl)
 	@rm -rf dist/raw
 
 wheel-windows: $(VENV)/with-release
