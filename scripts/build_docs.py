@@ -109,11 +109,9 @@ def _public_names(room: str) -> list[str]:
     """Return the ``__all__`` of a module, without importing it."""
     path = ROOT.joinpath(*room.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            names: list[str] = ast.literal_eval(node.value)
-            return names
-    raise ValueError(f"{file} has no __all__")
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    values = {ast.unparse(n.targets[0]): n.value for n in body if isinstance(n, ast.Assign)}
+    return [*ast.literal_eval(values["__all__"])]
 
 
 def _address(path: Path) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from typing import Any
 from faults.operations import N_SLOTS, OPERATIONS, Operation
 from faults.preloaded import (
     KINDS,
+    VARIABLE,
     Preloaded,
     Symbols,
     blamed,
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--lasting", action="store_true", help="also fail all later calls of the kind")
     options = parser.parse_args(arguments)
     try:
-        if not Preloaded.is_there():
+        if "failing_calls" not in os.environ.get(VARIABLE, ""):
             with tempfile.TemporaryDirectory() as folder:
                 return run_preloaded(__file__, sys.argv[1:], Path(folder))
         library = Library()

@@ -3,7 +3,6 @@
 
     $ make check CHECK=hostile  # all cases (some minutes)
     $ make check CHECK=hostile CHECK_ARGS='--only grammar'  # cases whose names contain "grammar"
-    $ make check CHECK=hostile CHECK_ARGS=--list
 
 The cases cover ambiguous and huge grammars, regular expressions, slot files, model files, JSON, and
 options. Each case runs in a child process with limits of time and memory, and states what must come

@@ -5,9 +5,7 @@ other build targets.
     $ python scripts/check_load.py build/cpu cpu
     build/cpu/libelizainference.so: ABI 12, backend cpu; devices: CPU (...)
 
-Exit code 1 and one line with the reason if the library does not load, has another ABI version, or
-was built for another backend. A missing device is not an error, because a library can be built on
-one machine and used on another.
+A missing device is not an error: a library can be built on one machine and used on another.
 """
 
 from __future__ import annotations

@@ -29,7 +29,14 @@ ROOTS = (
 )
 """Prefixes with ``bin``, ``include`` and ``lib`` folders."""
 
+# Accelerate is part of macOS, and CMake's FindBLAS searches for other vendors.
+HAS_BLAS = sys.platform == "darwin" or os.environ.get("BLAS_VENDOR", "") not in ("", "OpenBLAS")
+OPENBLAS = {
+    "libopenblas": "OpenBLAS is missing (Debian: apt install libopenblas-dev)",
+    "pkg-config": "pkg-config is missing (Debian: apt install pkg-config)",
+}
 NEEDS = {
+    "blas": {} if HAS_BLAS else OPENBLAS,
     "hip": {
         "hipcc": "hipcc is missing (install AMD's ROCm 6.1 or newer; Debian: hipcc)",
         "hipblas/hipblas.h": "hipblas is missing (ROCm: hipblas-dev; Debian: libhipblas-dev)",
@@ -138,14 +145,6 @@ def missing_for(backend: str) -> Iterator[str]:
         yield "Metal needs macOS (on this system, use BACKEND=vulkan or cuda)"
     elif backend == "metal" and not find("xcrun"):
         yield "Apple's command line tools are missing (xcode-select --install)"
-    # Accelerate is part of macOS, and CMake's FindBLAS searches for other vendors.
-    elif backend == "blas" and os.environ.get("BLAS_VENDOR") in (None, "", "OpenBLAS"):
-        if sys.platform == "darwin":
-            return
-        if not any(map(find, ("cblas.h", "openblas/cblas.h"))) or not find("libopenblas"):
-            yield "OpenBLAS is missing (Debian: apt install libopenblas-dev)"
-        if not find("pkg-config"):
-            yield "pkg-config is missing (Debian: apt install pkg-config)"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE, STDOUT
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "windows"
@@ -28,20 +29,17 @@ SETTINGS = {
 
 def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = ["wine", str(BUILD / program), *map(str, arguments)]
-    variables = {**os.environ, **SETTINGS}
-    done = subprocess.run(
-        command, env=variables, cwd=ROOT, stdout=PIPE, stderr=STDOUT, text=True, errors="replace"
-    )
+    output: dict[str, Any] = {"stdout": PIPE, "stderr": STDOUT, "text": True, "errors": "replace"}
+    done = subprocess.run(command, env={**os.environ, **SETTINGS}, cwd=ROOT, **output)
     # Wine reports, for example, that it created its folder of settings.
     lines = [line for line in done.stdout.splitlines() if line and not line.startswith("wine: ")]
     print(f"{Path(program).name}:", *lines, sep="\n  ", flush=True)
     return done
 
 
-def main() -> int:
+def main() -> None:
     if shutil.which("wine") is None:
-        print("check_windows: wine is missing (Debian: apt install wine)", file=sys.stderr)
-        return 1
+        sys.exit("check_windows: wine is missing (Debian: apt install wine)")
     sample = (MODEL, "Next: ", "REPLY", "REPLY_NOW")
     expected = {
         "chose ": run("tests/load_library.exe", BUILD / "elizainference.dll", MODEL),
@@ -49,13 +47,10 @@ def main() -> int:
         "REPLY": run("examples/sampler_in_chain.exe", *sample),
         "": run("tests/native_tests.exe", "--gtest_brief=1", *sys.argv[1:]),
     }
-    failed = [
-        done for words, done in expected.items() if done.returncode or words not in done.stdout
-    ]
-    for done in failed:
-        print(f"failed with exit code {done.returncode}: {' '.join(done.args)}", file=sys.stderr)
-    return int(bool(failed))
+    for words, done in expected.items():
+        if done.returncode or words not in done.stdout:
+            sys.exit(f"failed with exit code {done.returncode}: {' '.join(done.args)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

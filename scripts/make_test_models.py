@@ -4,8 +4,6 @@ llama.cpp's source tree contains the vocabularies of well-known models (``ggml-v
 to 262k tokens) without weights. This script copies a tokenizer from one of them and adds a
 transformer of any width and depth. Such a model generates noise, but the cost and behaviour of
 tokenizing, decoding, masking and sampling equal a trained model's with the same vocabulary.
-
-Needs ``numpy`` and ``gguf`` (the ``dev`` extra).
 """
 
 from __future__ import annotations

@@ -61,26 +61,22 @@ def count(
     found["compiled"] += 1
     found["relaxed"] += bool(grammar.relaxed)
     why.update({f"relaxed: {_kind_of(reason)}" for reason in grammar.relaxed})
-    for _ in range(n if model is not None and isinstance(schema, dict) and schema else 0):
-        assert model is not None
+    if model is None or not isinstance(schema, dict) or not schema:
+        return
+    draft = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    for _ in range(n):
         found["answers"] += 1
         try:
             value = model.fill("JSON: ", schema, **SETTINGS).value
         except (FillError, InvalidArgumentError):
             found["failed"] += 1
         else:
-            draft = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
             found["invalid"] += not draft(schema).is_valid(value)
 
 
 def _kind_of(reason: str) -> str:
     """Remove names, places and numbers from a reason."""
     return _DETAIL.sub("\u2026", _PLACE.sub("", reason))[:100]
-
-
-def texts_of(file: Path) -> list[str]:
-    text = file.read_text(encoding="utf-8", errors="replace")
-    return [*filter(str.strip, text.splitlines())] if file.suffix == ".jsonl" else [text]
 
 
 def main() -> int:
@@ -97,8 +93,10 @@ def main() -> int:
     with Model() if options.answers else nullcontext() as model:
         for file in sorted(options.folder.rglob("*.json*")):
             name = str(file.parent.relative_to(options.folder))
-            for text in texts_of(file):
-                count(text, folders.setdefault(name, Counter()), why, model, options.answers)
+            text = file.read_text(encoding="utf-8", errors="replace")
+            is_list = file.suffix == ".jsonl"
+            for schema in filter(str.strip, text.splitlines()) if is_list else [text]:
+                count(schema, folders.setdefault(name, Counter()), why, model, options.answers)
     folders["all"] = sum(folders.values(), Counter())
     rows = [[name, *(f"{each[column]:,}" for column in COLUMNS)] for name, each in folders.items()]
     print(markdown_table(["folder", *COLUMNS], rows))

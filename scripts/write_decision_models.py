@@ -4,8 +4,6 @@ There is one for each type that :mod:`eliza_ffi.decisions.models.decision_model`
 a real vocabulary, and a ``systemone`` template and temperatures that we wrote in the style of the
 type. The answers have no meaning, but llama-server must compute the same probabilities from the
 same file.
-
-Needs ``numpy`` and ``gguf`` (the ``dev`` extra).
 """
 
 from __future__ import annotations
@@ -42,15 +40,10 @@ SHAPE = Shape(n_embd=64, n_layers=2, tied=True, tensor_type="f32", context_lengt
 
 @dataclass(frozen=True)
 class Definition:
-    """The vocabulary in llama.cpp's source tree, and the temperatures by type or type and bucket.
-
-    `controls` are added to the vocabulary as control tokens. The last one is the mask token.
-    """
-
-    vocab: str
-    temperatures: tuple[tuple[str, float], ...]
+    vocab: str  # a vocabulary in llama.cpp's source tree
+    temperatures: tuple[tuple[str, float], ...]  # by type, or by type and bucket
     architecture: str = "llama"
-    controls: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()  # further control tokens; the last one is the mask token
 
 
 BUCKETS = (

@@ -20,9 +20,6 @@ from .cases import ANSWERS, PROMPTS
 from .choosing import REFERENCE, WAYS, Outcome, Way, choose, choose_by_masks
 from .comparing import WITHOUT_FLASH, Comparison, Question, Subject, ask_all, measure_noise
 
-# Each prompt and each answer set is used, but not every combination.
-QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
-
 FASTEST = Way("auto", "auto")
 
 # Recurrent models share only passes with one token per stream. The reference has most of these.
@@ -53,11 +50,7 @@ Made = Iterator[tuple[Question, Outcome, Way, str]]
 """Questions, their outcomes, the ways to decode them, and the ways to ask them."""
 
 
-def use_in_every_way(
-    name: str,
-    path: Path,
-    subject: Subject,  # computes the reference as well
-) -> Findings:
+def use_in_every_way(name: str, path: Path, subject: Subject) -> Findings:
     """Compare all uses of a model with its own token-by-token choices.
 
     A RuntimeError is raised if the noise exceeds `LARGEST_NOISE`, the scores do not depend on the
@@ -82,11 +75,11 @@ def use_in_every_way(
 
 
 def _questions(name: str, path: Path, subject: Subject) -> list[Question]:
-    found = []
-    for prompts, answers in QUESTIONS:
-        asked = {each: PROMPTS[each] for each in prompts}, {each: ANSWERS[each] for each in answers}
-        found += ask_all(name, path, subject, *asked)
-    return found
+    """Use each prompt and each answer set, but not every combination."""
+    prompts, answers = dict(PROMPTS), dict(ANSWERS)
+    last = {"sentence": prompts.pop("sentence")}, {"90 alike": answers.pop("90 alike")}
+    first = ask_all(name, path, subject, prompts, answers)
+    return first + ask_all(name, path, subject, *last)
 
 
 def _check_prompts_matter(questions: Sequence[Question]) -> None:

@@ -50,12 +50,7 @@ class Verdict:
 
 
 def judge(
-    payload: TokenTreePayload,  # the leaves to choose from
-    reference: Outcome,
-    outcome: Outcome,
-    way: Way,  # how the outcome was decoded
-    # The difference that rounding causes in a leaf's log-probability on this model, in nats.
-    noise: float,
+    payload: TokenTreePayload, reference: Outcome, outcome: Outcome, way: Way, noise: float
 ) -> Verdict:
     """Compare an outcome with the reference's.
 

@@ -81,10 +81,6 @@ class Preloaded:
             raise OSError(f"{watched} is not loaded in this process")
         self.base = int(base)  # the load address of the watched library
 
-    @staticmethod
-    def is_there() -> bool:
-        return "failing_calls" in os.environ.get(VARIABLE, "")
-
     def arm(self, kind: str, n: int, *, lasting: bool = False) -> None:
         """Make the `n`-th call of one of `KINDS` fail, counted from now; 0 only counts calls.
 
