@@ -376,6 +376,8 @@ def test_progress_is_reported_during_load_and_prefill(
         progress=lambda stage, fraction: seen.append((stage, fraction)),
     ) as model:
         model.generate([5] * 200, max_tokens=1)
+        model.binding.set_progress_callback(model.session.ctx, None)
+        model.generate([6] * 200, max_tokens=1)  # is not reported
     stages = [stage for stage, _ in seen]
     assert set(stages) == {"load", "prefill"}
     assert stages == sorted(stages)

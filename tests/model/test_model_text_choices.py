@@ -78,6 +78,12 @@ def test_the_text_of_the_best_label_is_passed_on(tiny_model: Model) -> None:
     assert pieces == [choice.text]
 
 
+def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
+    prompt = '{"action":"SEND_EMA'
+    choice = tiny_model.choose(prompt, ["IL"], tokenization="any", heal_prompt=True)
+    assert (choice.value, tiny_model.detokenize(choice.tokens)) == ("IL", "MAIL")
+
+
 @pytest.mark.parametrize(
     ("labels", "settings", "said"),
     [
