@@ -301,9 +301,9 @@ def values_of(question: Question) -> tuple[Value, ...]:
 
 
 def renamed(question: Question, name: str) -> Question:
+    _check_name(name)
     if question.name == name:
         return question
-    _check_name(name)
     hash(question)  # the copy keeps what was computed
     copied = copy.copy(question)
     _set(copied, name=name)

@@ -312,7 +312,6 @@ def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str
         "detect_capabilities": {"source": model.binding},
         "encode_rtkt": {"leaves": [[1]]},
         "parse_order": {"text": "top_k"},
-        "question_from": {"question": QUESTIONS["action"]},
     }
 
 
