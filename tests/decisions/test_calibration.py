@@ -175,6 +175,8 @@ def test_right_answers_become_indices_of_options() -> None:
     x = UNTOLD
     expected = [[0, 1, 2, 1, 0], [1, 0, 1, 1, 1], [0, 3, 0, x, x], [x, x, x, x, x]]
     assert labelled.targets.tolist() == expected
+    alone = read_examples([URGENT], [("a", True), ("b", None)])
+    assert alone.targets.tolist() == [[0], [x]]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,13 @@ def test_invalid_embedding_requests_are_rejected(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="expected at most 2048 tokens, got 6003"):
         tiny_model.embed("many words " * 3000)
     assert tiny_model.embed("text").shape == (128,), "the model stays usable"
+
+
+def test_concurrent_threads_compute_the_same_embeddings(tiny_model: Model) -> None:
+    texts = [f"text number {i} " * (1 + i) for i in range(16)]
+    with ThreadPoolExecutor(4) as threads:
+        for text, found in zip(texts, threads.map(tiny_model.embed, texts), strict=True):
+            np.testing.assert_array_equal(found, tiny_model.embed(text))
 
 
 # ---- The end of a turn -------------------------------------------------------------------------
