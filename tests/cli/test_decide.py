@@ -489,6 +489,15 @@ def test_a_table_without_answers_exits_with_1(decide_table: Run, tmp_path: Path)
     assert err == f"eliza-ffi: rows with errors: 2, the first: {errors[0]}\n"
 
 
+def test_an_unclosed_quote_is_reported_although_the_command_succeeds(
+    decide_table: Run, tmp_path: Path
+) -> None:
+    text = 'body\nfine\n"not closed\n' + "swallowed\n" * 1000
+    (tmp_path / "in.csv").write_text(text, encoding="utf-8")
+    said = decide_table("in.csv", "out.csv").err
+    assert "rows with errors: 1, the first: in.csv, lines 3 to 1003: " in said
+
+
 def test_retry_errors_decides_rows_with_errors_again(
     decide_table: Run, model: FakeDecider, tmp_path: Path
 ) -> None:
