@@ -218,6 +218,12 @@ def test_an_invalid_value_from_the_library_raises(text: str) -> None:
     assert isinstance(caught.value.__cause__, NativeFaultError)
 
 
+def test_numbers_out_of_range_are_rejected() -> None:
+    for name, value in (("max_tokens", -1), ("temperature", -1.0), ("top_p", 0.0), ("top_k", -3)):
+        with pytest.raises(InvalidArgumentError, match=name):
+            args_of(SKELETON, **{name: value})
+
+
 def test_an_override_of_a_missing_span_is_rejected() -> None:
     plan = SpanSamplerPlan.from_dict({"overrides": [{"spanIndex": 7, "temperature": 1}]})
     with pytest.raises(InvalidArgumentError, match="spanIndex must be below 7, .* got 7"):
