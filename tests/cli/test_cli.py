@@ -78,11 +78,14 @@ def test_probabilities_are_sorted_and_the_chosen_label_is_marked(run: Run, mode:
     out = run(*PROBABILITIES, *sampling).out
     ranking = ranking_of(out)
     assert len(ranking) == len(out.splitlines()) == 4
-    assert {text for _, _, text in ranking} == {"Grüße", "b c", "b d", "A"}
     percents = [percent for _, percent, _ in ranking]
     assert percents == sorted(percents, reverse=True)
     assert sum(percents) == pytest.approx(100, abs=0.03)
-    chosen = run(*PROBABILITIES, *sampling, "--json").json["value"]
+    facts = run(*PROBABILITIES, *sampling, "--json").json
+    chosen = facts["value"]
+    of_label = {text: percent / 100 for _, percent, text in ranking}
+    assert list(facts["probabilities"]) == ["Grüße", "b c", "b d", "A"]
+    assert facts["probabilities"] == pytest.approx(of_label, abs=1e-3)
     assert [text for mark, _, text in ranking if mark == "*"] == [chosen]
     assert mode != "best" or chosen == ranking[0][2]
     assert mode != "sample" or chosen != ranking[0][2]  # with this seed
