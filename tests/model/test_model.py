@@ -299,6 +299,8 @@ def test_invalid_token_ids_are_rejected_with_their_position(
     [
         ("cache", CacheOptions(slot=99), "slot_id: expected -1 .* got 99"),
         ("top_k", 2**40, "top_k must be .* to 2147483647, got 1099511627776"),
+        ("temperature", -0.5, "temperature must be a number of 0 or more, got -0.5"),
+        ("top_p", 1.5, "top_p must be a number from 0 to 1, got 1.5"),
         ("cache", CacheOptions(type_k="q7"), 'cache_type_k: .* got "q7"'),
         ("shape", Gbnf('root ::= "\0"'), "gbnf_grammar contains a NUL"),
     ],
