@@ -333,6 +333,8 @@ def test_a_failed_batch_cancels_its_running_requests(model: Model) -> None:
 
     with pytest.raises(KeyError, match="the table is gone"):
         model.generate_many(prompts(), 0, max_concurrency=4)  # without a limit
+    with pytest.raises(KeyError, match="the table is gone"):
+        asyncio.run(AsyncModel.of(model).generate_many(prompts(), 0, max_concurrency=4))
     assert model.describe()["passes"]["run"] < 1000  # 4,000 fill the context
     assert model.generate("x", 2, timeout=0).tokens
 
