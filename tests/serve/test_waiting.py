@@ -92,11 +92,11 @@ async def test_a_place_given_to_a_cancelled_request_is_given_to_the_next() -> No
     """Two requests are cancelled just before and just after a place becomes free for them."""
     requests = Requests(Admission(1, 9))
     tasks = await requests.start("abcd")
-    tasks["b"].cancel()
     requests.end.set()
+    tasks["b"].cancel()
     await asyncio.sleep(0)  # `a` ends and lets `c` in; neither `b` nor `c` has run
     tasks["c"].cancel()
-    await asyncio.wait(tasks.values())
+    await asyncio.wait(tasks.values(), timeout=9)
     assert requests.begun == ["a", "d"] and requests.admission.is_empty
     assert tasks["b"].cancelled() and tasks["c"].cancelled()
 
