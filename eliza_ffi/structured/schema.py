@@ -30,6 +30,7 @@ from .patterns import in_rust, matches_nothing_else, split_pattern
 from .schema_walk import (
     ANNOTATIONS,
     DEFINITIONS,
+    is_endless,
     reference_target,
     schema_parts,
     subschemas,
@@ -137,6 +138,10 @@ def grammar_of_text(text: str) -> SchemaGrammar:
         errors.add(trial.error)
         relaxed += change(found)
         trial = _best(schema)
+    if is_endless(schema):
+        raise InvalidArgumentError(
+            "no text can match the schema: each value would contain another one, without end"
+        )
     relaxed += _relaxed(schema, trial.warnings)
     return SchemaGrammar(trial.grammar, tuple(dict.fromkeys(relaxed)), most_digits, schema)
 

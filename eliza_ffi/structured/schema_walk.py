@@ -106,8 +106,8 @@ def _named(pointer: str, parts: Any) -> list[tuple[str, Any]]:
 
 def reference_target(root: Mapping[str, Any], reference: str) -> Any:
     """Return the target of a JSON pointer within the schema, or None if there is no target."""
-    if not reference.startswith("#") or "%" in reference:
-        return None
+    if not f"{reference}/".startswith("#/") or "%" in reference:
+        return None  # for example, the name of an anchor
     found: Any = root
     for name in reference[1:].split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
@@ -118,6 +118,53 @@ def reference_target(root: Mapping[str, Any], reference: str) -> Any:
         else:
             return None
     return found
+
+
+def is_endless(schema: Any) -> bool:
+    """Return whether it is obvious that each value of a schema would contain another, without end.
+
+    For example, a list of at least one item, each of which is such a list again.
+    """
+    users: dict[int, list[tuple[int, int]]] = {}  # of a schema: which need of which schema it meets
+    unmet: dict[int, set[int]] = {}  # by the identity of a schema: its needs
+    finite: list[int] = []  # schemas with a value that ends
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if id(part) in unmet:
+            continue
+        needs = _needs(part, schema)
+        unmet[id(part)] = set(range(len(needs)))
+        if not needs:
+            finite.append(id(part))
+        for i, need in enumerate(needs):
+            pending += need
+            for each in need:
+                users.setdefault(id(each), []).append((id(part), i))
+    for key in finite:
+        for user, i in users.get(key, ()):
+            if unmet[user]:
+                unmet[user].discard(i)
+                finite += [] if unmet[user] else [user]
+    return bool(unmet[id(schema)])
+
+
+def _needs(part: Any, root: Any) -> list[list[Any]]:
+    """Return lists of schemas: a value of `part` ends only if one of each list has such a value."""
+    if not isinstance(part, Mapping) or "enum" in part or "const" in part:
+        return []
+    needs = [part[key] for key in ("anyOf", "oneOf") if key in part]
+    if isinstance(part.get("$ref"), str) and ANNOTATIONS.issuperset(part.keys() - {"$ref"}):
+        needs.append([reference_target(root, part["$ref"])])
+    if part.get("type") == "object" and "patternProperties" not in part:
+        fields, others = part.get("properties", {}), part.get("additionalProperties", True)
+        needs += [[fields.get(name, others)] for name in part.get("required", ())]
+    items = part.get("items", True)
+    if part.get("type") == "array" and not isinstance(items, list):
+        first, least = part.get("prefixItems", []), part.get("minItems", 0)
+        needs += [[each] for n, each in enumerate(first) if n < least]
+        needs += [[items]] if least > len(first) else []
+    return needs
 
 
 # ---- the values that a schema allows -----------------------------------------------------------
