@@ -125,7 +125,8 @@ def is_endless(schema: Any) -> bool:
 
     For example, a list of at least one item, each of which is such a list again.
     """
-    users: dict[int, list[tuple[int, int]]] = {}  # of a schema: which need of which schema it meets
+    # By the identity of a schema: the schemas with a need that it meets, and the number of the need.
+    users: dict[int, list[tuple[int, int]]] = {}
     unmet: dict[int, set[int]] = {}  # by the identity of a schema: its needs
     finite: list[int] = []  # schemas with a value that ends
     pending = [schema]
@@ -141,11 +142,12 @@ def is_endless(schema: Any) -> bool:
             pending += need
             for each in need:
                 users.setdefault(id(each), []).append((id(part), i))
-    for key in finite:
+    for key in finite:  # the list grows
         for user, i in users.get(key, ()):
-            if unmet[user]:
-                unmet[user].discard(i)
-                finite += [] if unmet[user] else [user]
+            if i in unmet[user]:
+                unmet[user].remove(i)
+                if not unmet[user]:
+                    finite.append(user)
     return bool(unmet[id(schema)])
 
 
