@@ -125,9 +125,9 @@ def is_endless(schema: Any) -> bool:
 
     For example, a list of at least one item, each of which is such a list again.
     """
-    # By the identity of a schema: the schemas with a need that it meets, and the number of the need.
-    users: dict[int, list[tuple[int, int]]] = {}
-    unmet: dict[int, set[int]] = {}  # by the identity of a schema: its needs
+    # The keys are the identities of schemas.
+    users: dict[int, list[tuple[int, int]]] = {}  # schemas that need this one, and which need it is
+    unmet: dict[int, set[int]] = {}  # the needs of this schema
     finite: list[int] = []  # schemas with a value that ends
     pending = [schema]
     while pending:
