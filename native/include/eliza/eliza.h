@@ -1,8 +1,8 @@
 /*
  * libelizainference: let a local language model choose among known labels.
  *
- * This header has what most programs need: open a model, choose, rank, embed. eliza_inference.h has streams, on
- * which a program writes text, masks tokens and fills structured answers, and elizaOS's functions.
+ * This header has what most programs need: open a model, choose, rank, embed. eliza_inference.h adds streams (generate
+ * text, restrict tokens, fill structured answers) and the functions that elizaOS, a framework for AI agents, needs.
  *
  *     const char * labels[] = {"billing", "sales", "support"};
  *     eliza_choice_t choice;
@@ -25,9 +25,9 @@
  *   - A handle is an opaque number with the type of a pointer. Never dereference it. Handles are not reused,
  *     so a call with a closed handle is rejected.
  *   - Any number of threads may use one context at the same time.
- *   - No exception leaves the library, and no argument makes it abort the process.
- *   - Within a major version, functions are only added. Structs that the library fills never change: additional
- *     results have functions of their own. Structs of options begin with their size, and may get more fields.
+ *   - No exception leaves the library. No argument aborts the process, unless memory runs out (docs/security.md).
+ *   - Within a major version, functions are only added. A struct whose size the program passes, as a field or as an
+ *     argument, may get more fields at its end. All other structs never change.
  *
  * Other languages read this header, too, so it stays plain C, and the only macro in a declaration is ELIZA_API.
  */
@@ -87,8 +87,8 @@ ELIZA_API int eliza_inference_last_status(void);
 typedef enum {
     ELIZA_TRIE_ARGMAX = 0,          /* the most probable allowed token at each step */
     ELIZA_TRIE_SAMPLE = 1,          /* sample from the allowed tokens with the stream's samplers */
-    ELIZA_TRIE_BEST_LEAF = 2,       /* the leaf with the highest probability as a whole */
-    ELIZA_TRIE_STOP_AT_LEAF = 0x100 /* flag, or-ed in: the generation ends when the span ends */
+    ELIZA_TRIE_BEST_LEAF = 2,       /* the label with the highest probability as a whole */
+    ELIZA_TRIE_STOP_AT_LEAF = 0x100 /* flag, or-ed in: the generation ends when a label is complete */
 } eliza_trie_mode;
 
 typedef struct {
@@ -159,8 +159,8 @@ typedef struct {
     int32_t proven;         /* 1 = these are the most probable labels, and their probabilities are exact */
     int32_t forward_passes; /* in addition to the prompt's forward passes */
     int32_t rows_read;      /* prefixes of labels after which logits were read */
-    double rest;            /* the probability of all other labels together. With ELIZA_RANK_JOINT an upper bound, as
-                             * long as no label is the beginning of another one */
+    double rest;            /* the probability of all other labels together. With ELIZA_RANK_JOINT only an upper
+                             * bound, and not even that if a label is the beginning of another one */
 } eliza_ranking_t;
 
 /* Finds the k most probable of prepared labels that may follow `prompt`, most probable first, without computing the

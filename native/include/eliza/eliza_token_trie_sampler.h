@@ -1,8 +1,8 @@
 /*
  * The token-trie sampler as a llama_sampler, for use in a llama.cpp sampler chain.
  *
- *     llama_sampler_chain_add(chain, llama_sampler_init_temp(0.7f));
  *     llama_sampler_chain_add(chain, llama_sampler_init_token_trie(vocab, json, 1));
+ *     llama_sampler_chain_add(chain, llama_sampler_init_temp(0.7f));
  *     llama_sampler_chain_add(chain, llama_sampler_init_dist(seed));
  */
 #ifndef ELIZA_TOKEN_TRIE_SAMPLER_H
