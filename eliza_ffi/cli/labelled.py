@@ -139,7 +139,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         print(_table(calibration, names))
         for name, question in zip(names, calibration.questions, strict=True):
             if question.threshold is not None:
-                text = f"{name}, with the half of the rows that was not used for the fit: "
+                text = f"{name} (the half of the rows that was not used for the fit): "
                 print(wrap(printable(f"{text}{question.threshold}"), terminal_width()))
     calibration.save(arguments.output)
     return 0

@@ -220,8 +220,8 @@ def test_wrong_answers_certify_nothing_and_no_number_of_rows_helps() -> None:
 
 def test_the_text_of_a_result_has_its_numbers() -> None:
     nothing = str(certify([0.97] * 990 + [0.2] * 10, [True] * 990 + [False] * 10, risk=0.001))
-    assert nothing.startswith("1,000 labelled rows do not certify any threshold")
-    assert "at most 0.1 %" in nothing and "About 4,134 rows are needed" in nothing
+    assert nothing.startswith("No threshold was found above which at most 0.1 % of the answers")
+    assert "(1,000 labelled rows)" in nothing and "About 4,134 rows are needed" in nothing
     found = str(certify([0.97] * 150 + [0.2] * 50, [True] * 150 + [False] * 50))
     assert found.startswith("Trust answers with a probability of at least 0.21: at most 5 %")
     assert "200 labelled rows, 150 answers (75 %)" in found and " and 0 of them were" in found

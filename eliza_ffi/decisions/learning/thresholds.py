@@ -148,8 +148,8 @@ class CertifiedThreshold:
                 "observed error rate."
             )
         return (
-            f"{self.n:,} labelled rows do not certify any threshold above which at most "
-            f"{_percent(self.risk)} of the answers are wrong, {confidence}. {advice}"
+            f"No threshold was found above which at most {_percent(self.risk)} of the answers are "
+            f"wrong, {confidence} ({self.n:,} labelled rows). {advice}"
         )
 
     def to_dict(self) -> dict[str, Any]:
