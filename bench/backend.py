@@ -182,7 +182,7 @@ def markdown(results: dict[str, Any]) -> str:
         for cell in cells
         for name, each in cell["ways"].items()
     ]
-    noted = disturbance((f"{cell['n_vocab']:,} tokens", cell) for cell in cells)
+    noted = disturbance((f"vocabulary of {cell['n_vocab']:,} tokens", cell) for cell in cells)
     return f"{intro}{noted}\n\n{markdown_table(head, rows)}\n"
 
 

@@ -170,7 +170,7 @@ def compared(results: Results) -> tuple[Panel, str]:
         f"For a choice with a new prompt, llama-server takes {between(new)} times as long as "
         f"eliza-ffi, and for text {between(text)} times. Over HTTP, it takes {between(chat)} "
         f"times as long for chat, and {between(decided)} times for decisions. After a cached "
-        "prompt, grammars and masks take "
+        "prompt, other libraries' masks, and llama.cpp's grammar in its default order, take "
         f"{between([each for values in others for each in values])} times as long."
     )
 

@@ -22,7 +22,7 @@ ABOUT = (
 )
 ABOUT_SLOW = ". typed-gguf answers only the first 50 rows"
 COSTS = (
-    "Means over the data sets, of the methods that answered all of them. *ECE*: 15 bins with "
+    "Means over the data sets. Methods that lack a data set are left out. *ECE*: 15 bins with "
     "equally many answers; in parentheses, the ECE that a perfectly calibrated model would have on "
     "as many rows. *Flips*: the share of choices whose answer changes with a reversed list of "
     "options. *CPU*: processor time per row, and relative to our default in the same run"
@@ -31,7 +31,7 @@ COSTS = (
 
 def markdown(results: dict[str, Any]) -> str:
     """Return two tables for each model: accuracy by data set, and means over the data sets."""
-    parts = [f"{machine_line(results['machine'])} {versions_of(results['peers'])}."]
+    parts = [f"Last run: {machine_line(results['machine'])} {versions_of(results['peers'])}."]
     for model, cells in _groups(results["cells"], "model").items():
         has_slow = any(cell["method"] == "typed-gguf" for cell in cells)
         about = ABOUT + (ABOUT_SLOW if has_slow else "")

@@ -69,13 +69,14 @@ def noting_other_programs(
 
 
 def disturbance(cells: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """Return a sentence that names the disturbed cells; it is empty if there are none."""
+    """Return a sentence that names the disturbed rows; it is empty if there are none."""
     named = [
         f"{name} ({cell['other_programs']:.1f} cores)"
         for name, cell in cells
         if cell.get("other_programs", 0.0) >= DISTURBED
     ]
-    return f" Disturbed by other programs: {', '.join(named)}." if named else ""
+    listed = ", ".join(named)
+    return f" Other programs ran while these rows were measured: {listed}." if named else ""
 
 
 def _cpu_name() -> str:

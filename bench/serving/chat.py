@@ -282,7 +282,7 @@ def _servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
 
 def tables_of_chat(results: dict[str, Any]) -> str:
     """Return the figures as three tables."""
-    names, ratio_head = SERVERS, [f"/ {THEIRS}", f"/ {ONE_CACHE}"]
+    names, ratio_head = SERVERS, [f"{OURS} / {THEIRS}", f"{OURS} / {ONE_CACHE}"]
     cells, arriving = results["cells"], results["arriving"]
 
     def row(label: str, ways: dict[str, Any], show: Callable[[Any], str], *ratio: Any) -> list[str]:
