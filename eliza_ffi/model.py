@@ -316,7 +316,7 @@ class Model:
     def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
         """Compute the embedding of a string, or of several strings.
 
-        The vectors have length 1, so the dot product of two embeddings is their cosine similarity.
+        The vectors have norm 1, so the dot product of two embeddings is their cosine similarity.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class Model:
         Returns
         -------
         array of float32, shape [n_embd], or [n, n_embd] for an iterable
-            Vectors of length 1.
+            Vectors with Euclidean norm 1.
 
         Raises
         ------
@@ -701,8 +701,8 @@ class Model:
             spellings. If the result is proven, this probability is at most 0.001 too low. The
             result has no `tokens`.
         heal_prompt
-            With ``tokenization="any"``, allow the prompt's last token and the beginning of the
-            label to merge into other tokens (token healing).
+            With ``tokenization="any"``, take the last token off the prompt and let the model write
+            its text again, so that it can become one token with the label's beginning.
         max_tokens
             Maximum number of tokens in a label; 0 = no limit. If a label does not end within the
             limit, the call raises an error.
@@ -1255,9 +1255,9 @@ class Model:
             - ``think``: as in :meth:`choose`.
             - ``cache``: as in :meth:`generate`.
 
-            - ``heal_prompt``: if True, the prompt's last token and the beginning of the answer may
-              merge into other tokens (token healing). Only for skeletons, and for answers that
-              begin with a choice.
+            - ``heal_prompt``: if True, take the last token off the prompt and let the model write
+              its text again, so that it can become one token with the answer's beginning. Only for
+              skeletons, and for answers that begin with a choice.
 
             Only for skeletons:
 
