@@ -30,6 +30,7 @@ from .patterns import in_rust, matches_nothing_else, split_pattern
 from .schema_walk import (
     ANNOTATIONS,
     DEFINITIONS,
+    is_circular,
     is_endless,
     reference_target,
     schema_parts,
@@ -111,6 +112,8 @@ def grammar_of_text(text: str) -> SchemaGrammar:
         raise InvalidArgumentError("unsupported JSON schema at #: false allows no value")
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
+    if is_circular(schema):
+        raise InvalidArgumentError("a part of the schema refers to itself for the same value")
     most_digits = longest_number(schema)
     parts = [part for _, part in schema_parts(schema)]
     list_few_numbers(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import graphlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,14 @@ _OF_PARTS = frozenset(
     ("additionalProperties", "items", "patternProperties", "prefixItems", "properties")
 )
 """The keywords whose schemas alone describe an item or a property."""
+
+_OF_SAME_VALUE = frozenset(
+    (
+        *("$ref", "allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not"),
+        *("oneOf", "then"),
+    )
+)
+"""The keywords whose schemas describe the same value as the schema around them."""
 
 
 # ---- the parts of a schema ---------------------------------------------------------------------
@@ -118,6 +127,22 @@ def reference_target(root: Mapping[str, Any], reference: str) -> Any:
         else:
             return None
     return found
+
+
+def is_circular(schema: dict[str, Any]) -> bool:
+    """Return whether a part of a schema leads back to itself for the same value.
+
+    JSON Schema forbids this, because a validator would not come to an end.
+    """
+    inner: dict[int, list[int]] = {}  # by the identities of schemas
+    for pointer, part in schema_parts(schema):
+        found = subschemas(schema, pointer, part)
+        inner[id(part)] = [id(each) for key, _, each in found if key in _OF_SAME_VALUE]
+    try:
+        graphlib.TopologicalSorter(inner).prepare()
+    except graphlib.CycleError:
+        return True
+    return False
 
 
 def is_endless(schema: Any) -> bool:

@@ -110,6 +110,11 @@ async def test_retry_after_grows_with_the_duration_of_requests() -> None:
             seconds.append(int(full.value.headers["retry-after"]))
             admission._note_seconds(20.0)
     assert seconds[0] == 1 and seconds == sorted(seconds) and seconds[-1] > 1
+    admission._note_seconds(1e9)
+    async with admission.place():
+        with pytest.raises(HTTPError) as full:
+            await Requests(admission).run("a")
+    assert full.value.headers["retry-after"] == "60"
 
 
 @pytest.mark.parametrize(("n_decided", "n_places"), [(8, 12), (2, 3), (1, 2)])

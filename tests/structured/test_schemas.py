@@ -226,12 +226,27 @@ ROOT = {"$ref": "#"}
         {"type": "array", "minItems": 1, "prefixItems": [ROOT]},
         {"type": "object", "required": ["a"], "properties": {"a": ROOT}},
         {"type": "object", "required": ["a"], "additionalProperties": ROOT},
-        {"anyOf": [{"type": "array", "minItems": 2, "prefixItems": [{}], "items": ROOT}, ROOT]},
+        {"type": "array", "minItems": 2, "prefixItems": [{}], "items": {"anyOf": [ROOT, ROOT]}},
         an(a={"$ref": "#/$defs/b"}) | {"$defs": {"b": an(b=ROOT)}},
     ],
 )
 def test_a_schema_without_a_value_that_ends_is_rejected(schema: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="each value would contain another one"):
+        schema_grammar(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        ROOT,
+        {"anyOf": [ROOT, {"type": "null"}]},
+        {"allOf": [{"type": "object"}, {"not": ROOT}]},
+        an(a={"$ref": "#/$defs/b"}) | {"$defs": {"b": {"oneOf": [{"$ref": "#/$defs/b"}, True]}}},
+        {"if": True, "then": {"$ref": "#/then"}},
+    ],
+)
+def test_a_schema_that_refers_to_itself_for_the_same_value_is_rejected(schema: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="refers to itself for the same value"):
         schema_grammar(schema)
 
 

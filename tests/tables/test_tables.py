@@ -623,6 +623,21 @@ def test_a_slow_row_limits_how_many_rows_are_read_ahead(tmp_path: Path) -> None:
     assert len(read) <= 20
 
 
+def test_closing_the_rows_cancels_the_calls_that_run() -> None:
+    cancelled = threading.Event()
+
+    def slow(given: Any) -> Decision:
+        if given != "text 1":
+            assert cancelled.wait(60)
+        return decide(given)
+
+    rows = [TableRow(i, f"row {i}", {"body": f"text {i}"}) for i in (1, 2)]
+    decided = decide_rows(slow, rows, "body", at_once=2, cancel=cancelled.set)
+    assert next(decided).row.number == 1
+    decided.close()  # waits for the calls
+    assert cancelled.is_set()
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_interrupted_job_can_be_resumed(tmp_path: Path, suffix: str) -> None:
     table, output = table_of(tmp_path, suffix, 30), tmp_path / f"out{suffix}"
