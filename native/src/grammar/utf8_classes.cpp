@@ -101,7 +101,7 @@ std::vector<std::pair<uint32_t, uint32_t>> normalized(std::vector<CodePoints> ra
 }  // namespace
 
 struct Utf8Classes::Branch {
-    ByteRange bytes;
+    uint8_t first, last;
     std::vector<Branch> next;  // empty if the character ends here
 };
 
@@ -111,14 +111,14 @@ Utf8Classes::Place Utf8Classes::add(std::vector<CodePoints> ranges, bool inverte
         return known->second;
     }
     // Sequences are added in ascending order, so only the last branch can have the same beginning.
-    Branch root{{0, 0}, {}};
+    Branch root{0, 0, {}};
     for (const auto & [first, last] : characters) {
         for_each_sequence(first, last, [&](const ByteRange * bytes, size_t length) {
             Branch * branch = &root;
             for (size_t i = 0; i < length; ++i) {
                 std::vector<Branch> & next = branch->next;
-                if (next.empty() || next.back().bytes.first != bytes[i].first || next.back().next.empty()) {
-                    next.push_back({bytes[i], {}});
+                if (next.empty() || next.back().first != bytes[i].first || next.back().next.empty()) {
+                    next.push_back({bytes[i].first, bytes[i].last, {}});
                 }
                 branch = &next.back();
             }
@@ -132,7 +132,7 @@ Utf8Classes::Place Utf8Classes::add(std::vector<CodePoints> ranges, bool inverte
 Utf8Classes::Place Utf8Classes::add_place(const Branch & branch) {
     std::vector<Edge> edges;
     for (const Branch & next : branch.next) {
-        edges.push_back({next.bytes.first, next.bytes.last, next.next.empty() ? complete : add_place(next)});
+        edges.push_back({next.first, next.last, next.next.empty() ? complete : add_place(next)});
     }
     edges_.insert(edges_.end(), edges.begin(), edges.end());
     begin_.push_back(static_cast<uint32_t>(edges_.size()));

@@ -8,6 +8,7 @@
 namespace eliza {
 
 using Kind = PassRequest::Kind;
+using Outcome = PassRequest::Part::Outcome;
 
 namespace {
 
@@ -235,14 +236,13 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
         }
         running_ = nullptr;
         for (PassRequest * request : held) {
-            request->part.outcome = PassRequest::Part::Outcome::waits;
+            request->part.outcome = Outcome::waits;
         }
         me.fail(std::current_exception());
     }
     const int64_t microseconds = llama_time_us() - start;
-    const bool all_wait = std::all_of(held.begin(), held.end(), [](const PassRequest * request) {
-        return request->part.outcome == PassRequest::Part::Outcome::waits;
-    });
+    const bool all_wait = std::all_of(
+        held.begin(), held.end(), [](const PassRequest * request) { return request->part.outcome == Outcome::waits; });
     last_progress_us_ = all_wait ? last_progress_us_ : llama_time_us();
     for (PassRequest * request : held) {
         note_outcome(*request, microseconds);
@@ -275,7 +275,6 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
 }
 
 void PassQueue::note_outcome(PassRequest & request, int64_t microseconds) {
-    using Outcome = PassRequest::Part::Outcome;
     request.is_held = false;
     const Outcome outcome = request.part.outcome;
     if (outcome == Outcome::waits) {
