@@ -7,6 +7,8 @@
 namespace eliza {
 namespace {
 
+using Kind = GrammarRules::Kind;
+
 uint64_t pair_key(uint32_t high, uint32_t low) { return uint64_t(high) << 32 | low; }
 
 }  // namespace
@@ -69,7 +71,6 @@ uint32_t GrammarStates::pushed(uint32_t element, uint32_t stack) {
 
 // Adds to found_ all places reachable from an element that read the next byte or token.
 void GrammarStates::follow(uint32_t element, uint32_t stack) {
-    using Kind = GrammarRules::Kind;
     const auto go_on_at = [&](uint32_t next, uint32_t below) {
         uint64_t & round = followed_[pair_key(next, below)];
         if (round != round_) {
@@ -181,7 +182,6 @@ GrammarStates::State GrammarStates::make_step(State state, uint8_t byte) {
 }
 
 GrammarStates::State GrammarStates::step_by_token(State state, int32_t token) {
-    using Kind = GrammarRules::Kind;
     const StateInfo from = states_[state];
     if (!from.names_tokens) {
         return dead;
