@@ -17,8 +17,9 @@ from .methods import DEFAULT
 Cell = dict[str, Any]
 
 ABOUT = (
-    "Accuracy on the first test rows, by data set. *Labels*: how many labelled rows the method "
-    "uses, on most data sets. With 200 rows, a difference of fewer than 10 points can be chance"
+    "Accuracy on the first test rows, by data set. *Examples*: how many labelled examples the "
+    "method uses, on most data sets. With 200 rows, a difference of fewer than 10 points can be "
+    "chance"
 )
 ABOUT_SLOW = ". typed-gguf answers only the first 50 rows"
 COSTS = (
@@ -52,13 +53,13 @@ def plot_methods(results: dict[str, Any], file: Path) -> None:
     panels = []
     for model, cells in models.items():
         methods = _groups(cells, "method")
-        names = {float(most - i): name for i, name in enumerate(methods)}
+        names = {float(most - i): _shown(name) for i, name in enumerate(methods)}
         panel = Panel(
             *(f"Accuracy of {model}", accuracy, Scale("", names, 0.0, most + 1.0)),
             left=230,
             height=24.0 * most + 125,
         )
-        for place, name in names.items():
+        for place, name in zip(names, methods, strict=True):
             found = [float(cell["accuracy"]) for cell in methods[name]]
             panel.dots([(each, place) for each in found], GREY, radius=3)
             panel.dots([(fmean(found), place)], OURS if name == DEFAULT else SERVER)
@@ -70,15 +71,16 @@ COLOURS = {"calibrate": OURS, "MiniLM": SERVER, "TF-IDF": OTHER, "brier's head":
 
 
 def plot_labels(results: dict[str, Any], file: Path) -> None:
-    """Draw the accuracy over the number of labels: one panel for each model and data set."""
+    """Draw the accuracy over the number of examples: one panel for each model and data set."""
     cells = [cell for cell in _measured(results["cells"]) if cell["n_labels"]]
     sizes = sorted({cell["n_labels"] for cell in cells})
-    labels = Scale("labels", {float(n): str(n) for n in sizes}, sizes[0] * 0.9, 700, is_log=True)
+    ticks = {float(n): str(n) for n in sizes}
+    examples = Scale("examples", ticks, sizes[0] * 0.9, 700, is_log=True)
     accuracy = Scale("accuracy", {i / 5: f"{i / 5:.1f}" for i in range(1, 6)}, 0.2, 1.0)
     panels = []
     for data, of_data in _groups(cells, "data").items():
         for model, of_model in _groups(of_data, "model").items():
-            panel = Panel(f"{data}, {model}", labels, accuracy, height=260)
+            panel = Panel(f"{data}, {model}", examples, accuracy, height=260)
             ends = {}
             for family, colour in COLOURS.items():
                 by_size = _groups([c for c in of_model if _family(c) == family], "n_labels")
@@ -92,7 +94,7 @@ def plot_labels(results: dict[str, Any], file: Path) -> None:
                 lowest = max(y, lowest + 16)  # names must not overlap
                 panel.label(ends[family], family, COLOURS[family], dy=lowest - y + 5)
             panels.append(panel)
-    file.write_text(picture(panels, "Accuracy over the number of labels"), encoding="utf-8")
+    file.write_text(picture(panels, "Accuracy over the number of examples"), encoding="utf-8")
 
 
 def _mean_accuracy(cells: Sequence[Cell]) -> float:
@@ -107,9 +109,9 @@ def _accuracies(cells: Sequence[Cell]) -> str:
             data: _share(fmean(cell["accuracy"] for cell in cells))
             for data, cells in _groups(of_method, "data").items()
         }
-        labels = max(of_method, key=lambda cell: int(cell["n_labels"]))["n_labels"]
-        rows.append([name, str(labels), *(by_data.get(data, "-") for data in data_sets)])
-    return markdown_table(["method", "labels", *data_sets], rows)
+        n = max(int(cell["n_labels"]) for cell in of_method)
+        rows.append([_shown(name), str(n), *(by_data.get(data, "-") for data in data_sets)])
+    return markdown_table(["method", "examples", *data_sets], rows)
 
 
 def _means(cells: Sequence[Cell]) -> str:
@@ -122,7 +124,7 @@ def _means(cells: Sequence[Cell]) -> str:
         mean = _mean_of(of_method)
         rows.append(
             [
-                *(name, mean("accuracy", _share), mean("nll", number)),
+                *(_shown(name), mean("accuracy", _share), mean("nll", number)),
                 f"{mean('ece', _share)} ({mean('calibrated_ece', _share)})",
                 *(mean("flips", _share), mean("rows_per_second", number)),
                 *(mean("cpu_ms", number), mean("times_default", number)),
@@ -152,6 +154,11 @@ def _groups(cells: Sequence[Cell], key: str) -> dict[Any, list[Cell]]:
 
 def _family(cell: Cell) -> str:
     return str(cell["method"]).partition(",")[0]
+
+
+def _shown(method: str) -> str:
+    """Return the name of a method for readers: labelled examples are not labels."""
+    return method.replace(" labels", " examples").replace("plain prompt", "hand-written prompt")
 
 
 def _share(value: float | None) -> str:
