@@ -159,9 +159,10 @@ def markdown(results: dict[str, Any]) -> str:
     rounds = min(each["rounds"] for cell in cells for each in cell["ways"].values())
     intro = (
         f"Layers on {', '.join(sorted(places)) or 'unknown devices'}."
-        f" {machine_line(results['machine'])} Models with random F16 weights, {SHAPE['n_layers']}"
-        f" layers and width {SHAPE['n_embd']}; a choice among {len(NAMES)} names; medians of"
-        f" {rounds} rounds or more, and their mean over {len(PROMPTS)} prompts. *Relative time* is"
+        f" {machine_line(results['machine'])} The models have random F16 weights,"
+        f" {SHAPE['n_layers']} layers and width {SHAPE['n_embd']}, and choose among {len(NAMES)}"
+        f" names. Times are medians of at least {rounds} rounds, averaged over {len(PROMPTS)}"
+        " prompts. *Relative time* is"
         f" relative to `{BASE}`, and *same name* is the number of prompts for which a method"
         " chooses the same name."
     )
@@ -182,7 +183,7 @@ def markdown(results: dict[str, Any]) -> str:
         for cell in cells
         for name, each in cell["ways"].items()
     ]
-    noted = disturbance((f"vocabulary of {cell['n_vocab']:,} tokens", cell) for cell in cells)
+    noted = disturbance((f"a vocabulary of {cell['n_vocab']:,} tokens", cell) for cell in cells)
     return f"{intro}{noted}\n\n{markdown_table(head, rows)}\n"
 
 

@@ -59,9 +59,9 @@ def by_size(results: Results) -> tuple[Panel, str]:
         panel.label(points[place], words, colour, anchor, dy)
     ours = cells[SMOLLM2.name]
     return panel, (
-        f"With SmolLM2, a choice takes {duration(ours[sizes.NEW]['ms'])} of processor time after a "
-        f"new prompt of {sizes.PROMPT_TOKENS} tokens, and {duration(ours[sizes.CACHED]['ms'])} "
-        "after a cached one: reading the prompt takes most of the time."
+        f"With SmolLM2 and a new prompt of {sizes.PROMPT_TOKENS} tokens, a choice takes "
+        f"{duration(ours[sizes.NEW]['ms'])} of processor time, mostly to read the prompt. With a "
+        f"cached prompt, it takes {duration(ours[sizes.CACHED]['ms'])}."
     )
 
 
@@ -169,9 +169,9 @@ def compared(results: Results) -> tuple[Panel, str]:
     return panel, (
         f"For a choice with a new prompt, llama-server takes {between(new)} times as long as "
         f"eliza-ffi, and for text {between(text)} times. Over HTTP, it takes {between(chat)} "
-        f"times as long for chat, and {between(decided)} times for decisions. After a cached "
-        "prompt, other libraries' masks, and llama.cpp's grammar in its default order, take "
-        f"{between([each for values in others for each in values])} times as long."
+        f"times as long for chat, and {between(decided)} times for decisions. With a cached "
+        f"prompt, a choice takes {between([each for values in others for each in values])} times "
+        "as long with other libraries' masks, or with llama.cpp's default grammar sampling."
     )
 
 

@@ -85,7 +85,7 @@ def markdown(results: Mapping[str, Any]) -> str:
     ]
     return pages.page_of(
         f"{machine_line(results['machine'])} {pages.versions_of(results['peers'])}.",
-        f"Milliseconds of processor time of a choice among {len(CHOICES)} labels, after a prompt "
+        f"Milliseconds of processor time of a choice among {len(CHOICES)} labels, with a prompt "
         f"of {PROMPT_TOKENS} tokens: median",
         markdown_table(["model", *WAYS], rows),
         pages.notes_of(results, named, "Failed:"),

@@ -71,12 +71,12 @@ def noting_other_programs(
 def disturbance(cells: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     """Return a sentence that names the disturbed rows; it is empty if there are none."""
     named = [
-        f"{name} ({cell['other_programs']:.1f} cores)"
+        f"{cell['other_programs']:.1f} cores in the rows for {name}"
         for name, cell in cells
         if cell.get("other_programs", 0.0) >= DISTURBED
     ]
     listed = ", ".join(named)
-    return f" Other programs ran while these rows were measured: {listed}." if named else ""
+    return f" Other programs used the processor at the same time: {listed}." if named else ""
 
 
 def _cpu_name() -> str:
