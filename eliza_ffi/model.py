@@ -693,7 +693,8 @@ class Model:
         temperature
             The sampling temperature of ``mode="sample"``. Other modes accept only 0 and 1.
         probabilities
-            Also compute the probability of every label. This usually takes one more forward pass.
+            Also compute the probability of every label. With few labels, this usually takes no
+            more forward passes; with thousands, it takes many more.
         tokenization
             ``"canonical"``: a label is written with the tokens that the tokenizer gives for the
             label on its own. ``"any"``: a label may be written with any tokens that spell it, as
@@ -701,8 +702,8 @@ class Model:
             spellings. If the result is proven, this probability is at most 0.001 too low. The
             result has no `tokens`.
         heal_prompt
-            With ``tokenization="any"``, take the last token off the prompt and let the model write
-            its text again, so that it can become one token with the label's beginning.
+            With ``tokenization="any"``, remove the prompt's last token, and let the model write the
+            text of this token again, together with the label's beginning.
         max_tokens
             Maximum number of tokens in a label; 0 = no limit. If a label does not end within the
             limit, the call raises an error.
@@ -1255,9 +1256,10 @@ class Model:
             - ``think``: as in :meth:`choose`.
             - ``cache``: as in :meth:`generate`.
 
-            - ``heal_prompt``: if True, take the last token off the prompt and let the model write
-              its text again, so that it can become one token with the answer's beginning. Only for
-              skeletons, and for answers that begin with a choice.
+            - ``heal_prompt``: if True, remove the prompt's last token, and let the model write the
+              text of this token again, together with the answer's beginning. Use this if the prompt
+              ends in the middle of a word. Only for skeletons, and for answers that begin with a
+              choice.
 
             Only for skeletons:
 

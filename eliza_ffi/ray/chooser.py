@@ -46,7 +46,7 @@ class ChooserActor:
     mode, temperature, tokenization
         See :meth:`~eliza_ffi.Model.choose`.
     probabilities
-        Compute the probability of every label, usually with one more forward pass.
+        Compute the probability of every label, as in :meth:`~eliza_ffi.Model.choose`.
 
     Raises
     ------

@@ -173,8 +173,8 @@ class StructuredResult(FillResult, Generic[T]):
     choices : mapping of str to FilledSpan
         The values that were chosen as a whole (enums, constants and booleans), each by the keys and
         indices that lead to it, such as ``"pets.0.kind"``. Also the decisions about the structure,
-        with a ``?`` after the path: for ``"note?"`` the name of the field that came where ``note``
-        could have come, or None if the object ended; for ``"pets.1?"`` whether the list went on.
+        with a ``?`` after the path: for ``"note?"``, which field came where the optional ``note``
+        could come, or None if the object ended; for ``"pets.1?"``, whether the list went on.
         `spans` has the values alone.
     """
 
