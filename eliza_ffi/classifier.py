@@ -6,6 +6,7 @@ import inspect
 import math
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from enum import Enum, EnumMeta
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -54,8 +55,8 @@ class Classifier:
     model
         An open :class:`~eliza_ffi.Model`, the path of a model file, or None for the default model.
     labels
-        The labels, or a mapping from labels to descriptions. None takes the labels from the
-        argument of :meth:`fit`.
+        The labels, an enum class, or a mapping from labels to descriptions. None takes the labels
+        from the argument of :meth:`fit`.
     instructions
         The question in the prompt.
     method
@@ -158,7 +159,7 @@ class Classifier:
                 raise InvalidArgumentError(
                     f"y[{i}]: expected one of {values!r:.200}, got {label!r}"
                 )
-        text_of = {value: str(value) for value in labels}  # labels of 0 and 1 match 1.0 and True
+        text_of = {value: _text(value) for value in labels}  # labels of 0 and 1 match 1.0 and True
         examples = [(text, text_of[label]) for text, label in zip(texts, right, strict=True)]
         check_one_of("method", self.method, (*METHODS, "auto"))
         if len(texts) < LEAST_LABELS and self.method == "auto":
@@ -177,15 +178,15 @@ class Classifier:
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the logarithm of :meth:`predict_proba`."""
         texts = _texts(X)
-        if not hasattr(self, "classes_"):
-            self._set(self._labels(()), None, [])
+        if not (hasattr(self, "classes_") and (self._calibration or self._examples)):
+            self._set(self._labels(()), None, [])  # again each time, because `labels` may change
         n_labels = len(self.classes_)
         if not texts:
             return np.empty((0, n_labels))
         decisions = self._model().decide_many(
             texts, [self._asked], examples=self._examples or None, calibration=self._calibration
         )
-        columns: dict[Any, int] = {str(v): i for i, v in enumerate(_in_order(self._shown))}
+        columns: dict[Any, int] = {_text(v): i for i, v in enumerate(_in_order(self._shown))}
         log_p = np.empty((len(texts), n_labels))
         for row, decision in zip(log_p, decisions, strict=True):
             answer = cast(ChoiceAnswer, decision[0])
@@ -275,8 +276,8 @@ class Classifier:
         labels = self.labels
         if labels is None:
             for i, label in enumerate(right):
-                if not isinstance(label, str | int | float):
-                    raise wrong(f"y[{i}]", "a string or a number", label)
+                if not isinstance(label, str | int | float | Enum):
+                    raise wrong(f"y[{i}]", "a string, a number or an enum's member", label)
             labels = _in_order(set(right))
             if len(labels) < 2:
                 raise InvalidArgumentError(
@@ -285,10 +286,11 @@ class Classifier:
                 )
         if isinstance(labels, Mapping):
             return dict(labels)
-        return dict.fromkeys(_values(labels, "labels"))
+        members = list(labels) if isinstance(labels, EnumMeta) else labels
+        return dict.fromkeys(_values(members, "labels"))
 
     def _question(self, labels: Mapping[Any, str | None]) -> Choice:
-        options = {str(value): description for value, description in labels.items()}
+        options = {_text(value): description for value, description in labels.items()}
         if len(options) < len(labels):
             raise InvalidArgumentError(f"labels: expected different texts: {list(labels)!r:.200}")
         return Choice(check_text("instructions", self.instructions), options, "label")
@@ -301,8 +303,8 @@ class Classifier:
     ) -> None:
         self._asked, self._shown = self._question(labels), labels
         self._calibration, self._examples = calibration, examples
-        kinds = {type(value) for value in labels}
-        self.classes_ = np.array(_in_order(labels), dtype=None if len(kinds) == 1 else object)
+        is_plain = {type(value) for value in labels} in ({str}, {bool}, {int}, {float})
+        self.classes_ = np.array(_in_order(labels), dtype=None if is_plain else object)
         self.method_, self.nll_ = "examples" if examples else "none", {}
         if calibration is not None:
             (fitted,) = calibration.questions
@@ -335,9 +337,24 @@ def _values(column: Any, name: str = "y") -> list[Any]:
         column = column.to_list()
     values = [value.item() if isinstance(value, np.generic) else value for value in column]
     for i, value in enumerate(values):
-        if value is None or value != value:  # an empty cell of pandas is NaN
+        if _is_missing(value):
             raise wrong(f"{name}[{i}]", "a value", value)
     return values
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, or pandas' NA, whose comparisons are neither."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True
+
+
+def _text(label: Any) -> str:
+    """Return the text of a label in the prompt; for the member of an enum as in `choose`."""
+    if isinstance(label, Enum):
+        return label.value if isinstance(label.value, str) else label.name
+    return str(label)
 
 
 def _in_order(labels: Iterable[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import pickle
 from collections.abc import Iterator
@@ -99,6 +100,37 @@ def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
     assert described.fit(TEXTS, LABELS).method_ != "head"  # there is no plant
     scalars = Classifier(tiny_model).fit(TEXTS[:4] + TEXTS[-4:], list(numbers[20:28]))
     assert scalars.classes_.tolist() == [3, 7]
+
+
+class Kind(enum.Enum):
+    ANIMAL = "living thing"
+    TOOL = 2
+
+
+class Word(str, enum.Enum):
+    ANIMAL = "animal"
+    TOOL = "tool"
+
+
+@pytest.mark.parametrize(
+    ("members", "texts"), [(Kind, ["living thing", "TOOL"]), (Word, ["animal", "tool"])]
+)
+@pytest.mark.parametrize("is_given", [True, False])
+def test_labels_may_be_the_members_of_an_enum(
+    tiny_model: Model, members: Any, texts: list[str], is_given: bool
+) -> None:
+    labels = [members.ANIMAL] * 24 + [members.TOOL] * 24
+    classifier = Classifier(tiny_model, members if is_given else None).fit(TEXTS, labels)
+    assert [option.value for option in classifier._asked.options] == texts
+    assert set(classifier.predict(TEXTS)) == set(members)
+    assert classifier.score(TEXTS, labels) > 0.9
+
+
+def test_labels_may_change_until_the_classifier_is_fitted(tiny_model: Model) -> None:
+    classifier = Classifier(tiny_model, ["a", "b"])
+    classifier.predict(["x"])
+    classifier.set_params(labels=["good", "bad"]).predict(["x"])
+    assert classifier.classes_.tolist() == ["bad", "good"]
 
 
 def test_a_file_gives_the_same_answers(
