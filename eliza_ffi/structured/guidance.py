@@ -205,7 +205,7 @@ class Guidance:
 
         Integers have at most 19 digits. Other numbers have at most 18 digits, and 2 more in the
         exponent. If the schema itself contains a longer number, the limit is higher. Times have at
-        most :data:`.schema.LONGEST_TIME` characters.
+        most :data:`.schema.LONGEST_TIME` characters, and numbers in durations at most six digits.
         """
         return self.schema_text(checked_schema(schema))
 

@@ -63,11 +63,16 @@ _COUNTS = ("Items", "Length", "Properties")
 _NOT_ENFORCED = "is not enforced"
 
 LONGEST_TIME = 35
-"""The maximum length of a time, a date with a time, or a duration, in characters, unless the schema
-has its own limit. These formats allow any number of digits, and small models write them without
-end. 35 characters are enough for a date, a time with nine digits after the second, and a zone."""
+"""The maximum length of a time, or a date with a time, in characters, unless the schema has its own
+limit. These formats allow any number of digits, and small models write them without end. 35
+characters are enough for a date, a time with nine digits after the second, and a zone."""
 
-_TIME_FORMATS = ("date-time", "duration", "time")
+_TIME = "T(NH(NM(NS)?)?|NM(NS)?|NS)"  # N = a number
+_DATE = "(ND|NM(ND)?|NY(NM(ND)?)?)"
+DURATION = f"^P(NW|{_DATE}({_TIME})?|{_TIME})$".replace("N", "[0-9]{1,6}")
+"""The durations of RFC 3339 whose numbers have at most six digits, for the same reason. Python's
+`timedelta` is large enough for them."""
+
 _LIMITS_OF_TEXT = frozenset(("const", "enum", "maxLength", "minLength", "pattern"))
 
 _TIMES = re.compile(r" \(\d+ times\)$")
@@ -281,9 +286,13 @@ def _error_with_location(schema: dict[str, Any], error: str) -> str:
 
 
 def _limit_times(part: Part, compiles: Compiles) -> Relaxations:
-    """Limit the length of times; see LONGEST_TIME."""
-    if part.get("format") in _TIME_FORMATS and _LIMITS_OF_TEXT.isdisjoint(part):
-        part["maxLength"] = LONGEST_TIME
+    """Limit the length of times and durations; see LONGEST_TIME and DURATION."""
+    if _LIMITS_OF_TEXT.isdisjoint(part):
+        if part.get("format") in ("date-time", "time"):
+            part["maxLength"] = LONGEST_TIME
+        elif part.get("format") == "duration":
+            del part["format"]
+            part["pattern"] = DURATION
     return ()
 
 

@@ -65,7 +65,7 @@ HOSTILE_SCHEMAS: dict[str, tuple[Any, str]] = {
         lambda: {"enum": [nested(100_000, lambda inner: [inner])]},
         f"at #/enum/0/0/0.*: {TOO_DEEP}",
     ),
-    "a schema that refers to itself": ({"$ref": "#"}, "no text can match the schema"),
+    "a schema that refers to itself": ({"$ref": "#"}, "refers to itself for the same value"),
     "a lone surrogate": ({"properties": {"a": {"const": "\ud800"}}}, "at #/properties/a/const: "),
     "a lone surrogate as a name": ({"properties": {"\udfff": {}}}, "expected strings as keys"),
     "a name that is not a string": ({"properties": {1: {}}}, "expected strings as keys, got 1"),
