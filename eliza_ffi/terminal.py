@@ -67,18 +67,11 @@ def text_table(
 ) -> str:
     """Return a table as lines of text.
 
-    Parameters
-    ----------
-    rows
-        The cells, row by row, each a single line. The first row has the column names.
-    left
-        The number of left-aligned columns, counted from the first. The others are right-aligned.
-    width
-        The width of the terminal in columns, at least 20; None = no limit. In a table that is too
-        wide, the first `names` columns are wrapped. If that is not enough, each row is written as a
-        list of names and values.
-    names
-        The number of columns that may be wrapped, counted from the first; None = `left`.
+    `rows` are the cells, row by row, each a single line; the first row has the column names. The
+    first `left` columns are left-aligned, the others right-aligned. `width` is the width of the
+    terminal in columns, at least 20; None = no limit. In a table that is too wide, the first
+    `names` columns are wrapped (None = `left`). If that is not enough, each row is written as a
+    list of names and values.
     """
     names = left if names is None else names
     cells = [[printable(" ".join(cell.splitlines())) for cell in row] for row in rows]
@@ -107,15 +100,7 @@ def text_table(
 
 
 def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
-    """Return a table with the names in the first column and their lines in the second.
-
-    Parameters
-    ----------
-    facts
-        A mapping from names to lines.
-    width
-        The width of the terminal in columns; None = no limit.
-    """
+    """Return a table of names and their lines; `width` as in :func:`text_table`."""
     rows = [
         ["" if i else name, line] for name, lines in facts.items() for i, line in enumerate(lines)
     ]

@@ -168,9 +168,11 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
 def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
     parts = getattr(arguments, "question_parts", None) or []
     if arguments.questions is None:
-        if not parts:
-            raise UsageError("no questions: give --questions, --predicate, --ask or --score")
-        return _from_options(parts)
+        if parts:
+            return _from_options(parts)
+        if calibration := getattr(arguments, "calibration", None):
+            return read_calibration(calibration).asked
+        raise UsageError("no questions: give --questions, --predicate, --ask or --score")
     if parts:
         raise UsageError(f"--{parts[0][0]} cannot be combined with --questions")
     return read_question_file(Path(arguments.questions))

@@ -165,6 +165,8 @@ def test_evaluate_and_decide_use_the_file_of_calibrate(run: Run, table: str) -> 
     assert calibrated["overall"]["nll"] <= plain["overall"]["nll"] + 1e-6
     decided = run("decide", "--input", "x", *ASKED, "--calibration", "c.json", "--json")
     assert decided.json["calibrated"] is True
+    same = run("decide", "--input", "x", "--calibration", "c.json", "--json")
+    assert same.json["answers"] == decided.json["answers"]
 
 
 def test_a_calibration_for_other_questions_is_rejected_before_the_first_row(
