@@ -230,7 +230,7 @@ def read_questions(questions: Any, check: Callable[[Any], Any]) -> Any:
     for question in found:
         if isinstance(question, Choice) and question.has_many_options:
             raise ValueError(
-                f"a choice has {len(question.options)} options with `none`, expected at most "
-                f"{MAX_OPTIONS}"
+                f"a choice has {len(question.options)} options, expected at most {MAX_OPTIONS}, "
+                "including `none`"
             )
     return found
