@@ -167,11 +167,11 @@ def compared(results: Results) -> tuple[Panel, str]:
         panel.dots([(value, n - i) for value in values], colour)
     new, text, chat, decided, *others = (values for values, _ in rows.values())
     return panel, (
-        f"For a choice with a new prompt, llama-server takes {between(new)} times as long as "
-        f"eliza-ffi, and for text {between(text)} times. Over HTTP, it takes {between(chat)} "
-        f"times as long for chat, and {between(decided)} times for decisions. With a cached "
-        f"prompt, a choice takes {between([each for values in others for each in values])} times "
-        "as long with other libraries' masks, or with llama.cpp's default grammar sampling."
+        f"llama-server takes {between(new)} times as long as our library for a choice with a new "
+        f"prompt, and {between(text)} times for text. Compared with our server, it takes "
+        f"{between(chat)} times as long for chat, and {between(decided)} times for decisions. With "
+        "a cached prompt, a choice with llguidance, xgrammar or llama.cpp's grammar sampling takes "
+        f"{between([each for values in others for each in values])} times as long."
     )
 
 

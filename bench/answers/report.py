@@ -17,9 +17,8 @@ from .methods import DEFAULT
 Cell = dict[str, Any]
 
 ABOUT = (
-    "Accuracy on the first test rows, by data set. *Examples*: how many labelled examples the "
-    "method uses, on most data sets. With 200 rows, a difference of fewer than 10 points can be "
-    "chance"
+    "Accuracy by data set. *Examples*: how many labelled examples the method uses, on most data "
+    "sets. With 200 rows, a difference of fewer than 10 points can be chance"
 )
 ABOUT_SLOW = ". typed-gguf answers only the first 50 rows"
 COSTS = (
