@@ -189,6 +189,17 @@ def test_half_of_the_examples_certifies_answers(tiny_model: Model, fitted: Calib
             question.apply(QuestionScores((), hidden=hidden), "constrained")
 
 
+def test_copies_of_an_input_certify_nothing_and_improve_no_loss(tiny_model: Model) -> None:
+    """The answers are random, so a head can only know the copies of what it was fitted on."""
+    kinds = np.random.default_rng(3).choice(["animal", "tool"], len(SEEN)).tolist()
+    examples = [(text, kind) for (text, _), kind in zip(SEEN, kinds, strict=True)]
+    (question,) = calibrate(tiny_model, KIND, examples * 3, method="head", risk=0.3).questions
+    assert question.n_examples == 3 * (len(SEEN) // 2)
+    assert question.threshold is not None and question.threshold.n == len(SEEN) // 2
+    assert question.threshold.threshold is None
+    assert question.nll["head"] > 0.6  # a coin has 0.69
+
+
 def test_without_a_certified_threshold_every_answer_abstains(tiny_model: Model) -> None:
     calibration = calibrate(tiny_model, KIND, SEEN, risk=0.01)  # 30 rows cannot certify 1 %
     (question,) = calibration.questions

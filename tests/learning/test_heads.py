@@ -116,6 +116,18 @@ def test_layers_that_know_nothing_have_little_weight() -> None:
     assert (found.argmax(1) == expected).mean() > 0.95
 
 
+def test_groups_stay_in_one_fold_and_without_copies_they_change_nothing() -> None:
+    targets = np.random.default_rng(5).integers(-1, 3, 90)
+    assert (folds_of(targets, np.arange(90)) == folds_of(targets)).all()
+    groups = np.tile(np.arange(30), 3)
+    folds = folds_of(targets, groups)
+    assert ((folds == -1) == (targets == -1)).all()
+    for group in range(30):
+        assert len(set(folds[(groups == group) & (folds >= 0)])) <= 1
+    assert set(folds) == {-1, 0, 1, 2, 3, 4}
+    assert len(set(folds_of(np.zeros(10, np.intp), np.zeros(10, np.intp)))) == 5  # only one group
+
+
 def test_useless_rows_give_the_shares_of_the_options() -> None:
     rows = np.random.default_rng(7).normal(size=(1, 150, 40)).astype(np.float32)
     targets = np.array([0] * 105 + [1] * 45)

@@ -146,7 +146,9 @@ def test_evaluate_sees_the_answers_of_decide(tiny_model: Model, fitted: Calibrat
 
 def test_a_risk_is_certified_for_answers_that_end_early() -> None:
     rng = np.random.default_rng(2)
-    rows = _Scored("kind", 4, drawn(rng, 200), rng.integers(4, size=200), {}, "constrained")
+    rows = _Scored(
+        "kind", 4, drawn(rng, 200), rng.integers(4, size=200), np.arange(200), {}, "constrained"
+    )
     two_orders = replace(rows, scores=[each.first(2) for each in rows.scores])
 
     def found(margin: float | None, scored: _Scored) -> list[Any]:

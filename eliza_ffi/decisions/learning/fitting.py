@@ -37,7 +37,7 @@ from ..examples import (
 from ..fingerprint import fingerprint_of
 from ..option_prior import CONTENT_FREE
 from ..prompt_settings import PromptArguments, PromptSettings
-from ..prompts import AskedQuestion, option_count
+from ..prompts import AskedQuestion, input_text, option_count
 from ..scoring import (
     Array,
     QuestionScores,
@@ -113,7 +113,7 @@ def calibrate(
     strength
         The exponent of the baseline that the probabilities are divided by, 0 to 1. A head has none.
     risk
-        If given, a random half of the examples is not used for the fit. This half determines the
+        If given, a random half of the inputs is not used for the fit. This half determines the
         lowest probability above which at most this share of the answers is wrong, and sets of
         options that contain the right one with a probability of 1 - risk; see
         :mod:`.thresholds`. Above 0 and below 1.
@@ -195,14 +195,20 @@ def calibrate(
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
 
+    # Copies of an input stay together: a fit must not be tested on what it has seen.
+    numbers: dict[str, int] = {}
+    same = [numbers.setdefault(input_text(each), len(numbers)) for each in labelled.inputs]
     fitted = []
     for i, (name, question) in enumerate(named):
         targets = labelled.targets[asked_about[:, i], i]
+        groups = np.array(same, dtype=np.intp)[asked_about[:, i]]
         of_plain = dict(zip(plain, plain_scores[i], strict=True))
         n_options, layers = option_count(question), layers_of[i]
-        scored = _Scored(name, n_options, seen[i], targets, of_plain, rule, strength, layers)
+        scored = _Scored(
+            name, n_options, seen[i], targets, groups, of_plain, rule, strength, layers
+        )
         shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
-        used, held_out = _split(len(targets), risk is not None)
+        used, held_out = _split(groups, risk is not None)
         tried = tried_for[i]
         if "head" in tried and not _counts(targets[used], scored.n_options).all():
             if method != "auto" or tried == ("head",):
@@ -228,14 +234,16 @@ def calibrate(
 class _Scored:
     """Hold the scores of a question's options for some examples, and the right options.
 
-    `plain` has the scores for the content-free inputs that the tried methods need, and `layers` the
-    layers of the hidden states in `scores`.
+    Examples with the same input have the same number in `groups`. `plain` has the scores for the
+    content-free inputs that the tried methods need, and `layers` the layers of the hidden states in
+    `scores`.
     """
 
     name: str
     n_options: int
     scores: Sequence[QuestionScores]
     targets: NDArray[np.intp]
+    groups: NDArray[np.intp]
     plain: Mapping[str, QuestionScores]
     rule: Rule
     strength: float = 1.0
@@ -243,12 +251,12 @@ class _Scored:
 
     def at(self, rows: NDArray[np.intp]) -> _Scored:
         scores = [self.scores[row] for row in rows.tolist()]
-        return replace(self, scores=scores, targets=self.targets[rows])
+        return replace(self, scores=scores, targets=self.targets[rows], groups=self.groups[rows])
 
     @lazy_property
     def head_fit(self) -> HeadFit:
         rows = np.stack([each.hidden for each in self.scores if each.hidden is not None], axis=1)
-        return fit_head(rows, self.targets, self.layers, self.n_options)
+        return fit_head(rows, self.targets, self.layers, self.n_options, self.groups)
 
     @lazy_property
     def log_p(self) -> Array:
@@ -370,7 +378,7 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     """
     if method == "head":
         return scored.head_fit.log_probabilities
-    fold_of = folds_of(scored.targets)
+    fold_of = folds_of(scored.targets, scored.groups)
     log_p = np.zeros((len(scored.targets), scored.n_options))
     for fold in np.unique(fold_of):
         held_out = fold_of == fold
@@ -379,16 +387,18 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     return log_p
 
 
-def _split(n: int, is_split: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _split(groups: NDArray[np.intp], is_split: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the examples for the fit, and of those for certifying.
 
-    The halves are random, because stratified halves would not be independent, which the guarantees
-    need. They are the same in every run.
+    The halves of the groups are random, because stratified halves would not be independent, which
+    the guarantees need. They are the same in every run.
     """
     if not is_split:
-        return np.arange(n), np.arange(0)
-    shuffled = np.random.default_rng(0).permutation(n)
-    return np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
+        return np.arange(len(groups)), np.arange(0)
+    _, member = np.unique(groups, return_inverse=True)
+    n = member.max(initial=-1) + 1
+    is_used = np.isin(member, np.random.default_rng(0).permutation(n)[: n // 2])
+    return np.flatnonzero(is_used), np.flatnonzero(~is_used)
 
 
 def _certified(
@@ -396,6 +406,8 @@ def _certified(
 ) -> QuestionCalibration:
     """Return a calibration with the threshold and the sets of examples it was not fitted on."""
     held_out = held_out.at(np.flatnonzero(held_out.targets != UNTOLD))
+    pairs = np.stack([held_out.groups, held_out.targets])
+    held_out = held_out.at(np.sort(np.unique(pairs, axis=1, return_index=True)[1]))  # each once
     p = np.exp([applied(fitted, each, rule) for each in held_out.scores])
     right = p.argmax(axis=1) == held_out.targets
     return replace(

@@ -122,16 +122,23 @@ class HeadFit:
     log_probabilities: Array
 
 
-def folds_of(targets: NDArray[np.intp]) -> NDArray[np.intp]:
+def folds_of(targets: NDArray[np.intp], groups: NDArray[np.intp] | None = None) -> NDArray[np.intp]:
     """Return the fold of each example, or -1 if its right option is not known.
 
-    The examples are sorted by their right option and then dealt to the folds in turn, so that all
-    folds have about the same proportions of right options.
+    Examples with the same number in `groups` get the same fold. The groups are sorted by the right
+    option of their first example and then dealt to the folds in turn, so that all folds have about
+    the same proportions of right options.
     """
     labelled = np.flatnonzero(targets != UNTOLD)
     folds = np.full(len(targets), -1, dtype=np.intp)
-    by_option = labelled[np.argsort(targets[labelled], kind="stable")]
-    folds[by_option] = np.arange(len(labelled)) % MOST_FOLDS
+    group = labelled if groups is None else groups[labelled]
+    _, first, member = np.unique(group, return_index=True, return_inverse=True)
+    if len(first) == 1:  # no fold could be predicted by others
+        first = member = np.arange(len(labelled))
+    dealt = np.empty(len(first), dtype=np.intp)
+    order = np.lexsort((first, targets[labelled[first]]))
+    dealt[order] = np.arange(len(first)) % MOST_FOLDS
+    folds[labelled] = dealt[member]
     return folds
 
 
@@ -142,10 +149,17 @@ def candidate_layers(n_layers: int) -> list[int]:
     return sorted({*(int(layer) for layer in spread if layer < n_layers), n_layers})
 
 
-def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_options: int) -> HeadFit:
+def fit_head(
+    rows: ArrayLike,
+    targets: ArrayLike,
+    layers: Sequence[int],
+    n_options: int,
+    groups: NDArray[np.intp] | None = None,
+) -> HeadFit:
     """Fit a head to the hidden states of labelled examples, shape [n_layers, n, n_embd].
 
-    An option without an example is an error: the head would never select it.
+    `groups` are as in :func:`folds_of`. An option without an example is an error: the head would
+    never select it.
     """
     states = np.asarray(rows, dtype=np.float32)
     right = np.asarray(targets, dtype=np.intp)
@@ -156,7 +170,8 @@ def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_optio
         raise InvalidArgumentError(
             f"targets: expected an example of each option, got none of option {counts.argmin()}"
         )
-    scores = [_cross_validated(each, right, n_options) for each in states]
+    folds = folds_of(right, groups)
+    scores = [_cross_validated(each, right, n_options, folds) for each in states]
     chosen = _select(scores, right, np.full(len(right), True))
     fits = [
         one.fit(_Design(each), right, n_options)
@@ -167,7 +182,6 @@ def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_optio
     bias = scales @ np.stack([bias for _, bias in fits])
     head = Head(tuple(layers), weights.astype("f4"), bias.astype("f4"), len(right))
     predicted = np.empty((len(right), n_options))
-    folds = folds_of(right)
     for fold in range(MOST_FOLDS):
         others = _select(scores, right, folds != fold)  # each example is predicted by others alone
         predicted[folds == fold] = tempered(others.mean(scores), others.temperature)[folds == fold]
@@ -230,10 +244,9 @@ def _select(
 
 
 def _cross_validated(
-    rows: Floats, targets: NDArray[np.intp], n_options: int
+    rows: Floats, targets: NDArray[np.intp], n_options: int, folds: NDArray[np.intp]
 ) -> dict[_Candidate, Array]:
     """Return the scores of each candidate, shape [n, n_options], by cross-validation."""
-    folds = folds_of(targets)
     scores = {candidate: np.empty((len(targets), n_options)) for candidate in _CANDIDATES}
     for fold in range(MOST_FOLDS):
         inside, outside = folds != fold, folds == fold
