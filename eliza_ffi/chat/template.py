@@ -184,21 +184,10 @@ class ChatTemplate:
 
 
 def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
-    """Return a model's chat template.
+    """Return a model's chat template, from the library's description of the model.
 
-    Parameters
-    ----------
-    facts
-        The library's description of the model.
-
-    Raises
-    ------
-    NoChatTemplateError
-        If the model has no chat template.
-    ChatTemplateError
-        If the template is not valid.
-    NotSupportedError
-        If the library is an older version that cannot return the template.
+    Raise NoChatTemplateError if the model has none, ChatTemplateError if the template is not valid,
+    and NotSupportedError if the library is an older version that cannot return the template.
     """
     source = check_kind("facts", facts, Mapping, "a mapping").get("chat_template")
     if source:

@@ -154,21 +154,11 @@ class ChatTokenizer:
     def around(self, roles: Sequence[str], **more: Any) -> list[str] | None:
         """Return the template text around the contents of a conversation with these roles.
 
-        The list begins with the text before the first content and ends with the text after the
-        last one. Do not keep it: it may contain the current date. It is None if the template does
-        not write the contents in order, each exactly once and unchanged.
-
-        Parameters
-        ----------
-        roles
-            The role of each message, such as ``["user"]``.
-        **more
-            As in :meth:`ChatTemplate.render`.
-
-        Raises
-        ------
-        ChatTemplateError
-            If the template fails or rejects messages with these roles.
+        `roles` has the role of each message, such as ``["user"]``, and `more` is as in
+        :meth:`ChatTemplate.render`. The list begins with the text before the first content and ends
+        with the text after the last one. Do not keep it: it may contain the current date. It is
+        None if the template does not write the contents in order, each exactly once and unchanged.
+        Raise ChatTemplateError if the template fails or rejects messages with these roles.
         """
         return _around(self.template, roles, **more)
 

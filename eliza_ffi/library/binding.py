@@ -495,22 +495,10 @@ class CffiBinding:
     ) -> NDArray[np.float32]:
         """Return hidden states of tokens as if they followed the stream's tokens.
 
-        Parameters
-        ----------
-        stream, tokens
-        layers
-            Ascending. Layer i is the input of block i, counted from 0; the model's number of layers
-            is the output of the final norm.
-        n_rows
-            The number of tokens, at the end of `tokens`.
-        n_embd
-            The number of values in a hidden state of the model.
-        n_kept
-            The number of tokens at the beginning that stay in the KV cache for later calls.
-
-        Returns
-        -------
-        array of float32, shape [n_layers, n_rows, n_embd]
+        `layers` are ascending. Layer i is the input of block i, counted from 0; the model's number
+        of layers is the output of the final norm. The states are those of the last `n_rows` tokens,
+        and have `n_embd` values each: the result is an array of float32, shape [n_layers, n_rows,
+        n_embd]. The first `n_kept` tokens stay in the KV cache for later calls.
         """
         ids = token_array(tokens)
         numbers = check_each("layers", layers, int, "a whole number")
@@ -771,21 +759,13 @@ class CffiBinding:
         max_passes: int | None = None,
         joint: bool = False,
     ) -> Ranking:
-        """Return the most probable choices after the conversation, which does not change.
+        """Return the `k` most probable choices after the conversation, which does not change.
 
-        Parameters
-        ----------
-        stream, choices, k
-        after
-            Tokens that follow the conversation, before the choices.
-        groups
-            The group of each choice, shape ``[n_choices]``. The groups are ranked then, by the sum
-            of the probabilities of their choices.
-        max_passes
-            Maximum number of forward passes; None = as many as the proof needs.
-        joint
-            Rank by the joint probability of a choice's tokens over the whole vocabulary, instead of
-            its probability among the choices.
+        The tokens `after` follow the conversation, before the choices. If `groups` has the group of
+        each choice, shape ``[n_choices]``, the groups are ranked, by the sum of the probabilities
+        of their choices. `max_passes` limits the forward passes; None = as many as the proof needs.
+        With `joint`, the rank is by the joint probability of a choice's tokens over the whole
+        vocabulary, instead of its probability among the choices.
         """
         check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
         ending = self._ffi.new("eliza_ending_t *")

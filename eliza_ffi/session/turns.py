@@ -63,20 +63,14 @@ class Turns:
     ) -> Iterator[Turn]:
         """Wait on this thread for a turn, and hold it for the duration of the ``with`` block.
 
-        Parameters
-        ----------
-        timeout
-            Maximum number of seconds to wait; None = the queue's own timeout, 0 = do not wait.
-        at_most
-            Wait until fewer than `at_most` callers that also set `at_most` are running. Other
-            callers may overtake this one.
-        slot_id
-            Wait until no caller that named the same slot is running; -1 = no slot is named. Other
-            callers may overtake this one.
-        after
-            An earlier turn of this caller that failed, because its slot was in use by a caller that
-            had named no slot. The new turn takes over its place in the queue, and begins when
-            another caller has ended.
+        Wait at most `timeout` seconds; None = the queue's own timeout, 0 = do not wait. With
+        `at_most`, wait until fewer than `at_most` callers that also set it are running. With a
+        `slot_id`, wait until no caller that named the same slot is running; -1 = no slot is named.
+        In both cases, other callers may overtake this one.
+
+        `after` is an earlier turn of this caller that failed, because its slot was in use by a
+        caller that had named no slot. The new turn takes over its place in the queue, and begins
+        when another caller has ended.
         """
         timeout = check_timeout(timeout)
         turn = Turn(next(self._numbers), at_most, slot_id, threading.get_ident())
