@@ -274,18 +274,18 @@ class Classifier:
         labels = self.labels
         if labels is None:
             for i, label in enumerate(right):
-                if not isinstance(label, str | int | float | Enum):
-                    raise wrong(f"y[{i}]", "a string, a number or an enum's member", label)
+                _check_label(f"y[{i}]", label)
             labels = _in_order(set(right))
             if len(labels) < 2:
                 raise InvalidArgumentError(
                     f"expected at least two labels, got {labels}: pass labels to the constructor, "
                     "or fit the classifier"
                 )
-        if isinstance(labels, Mapping):
-            return dict(labels)
-        members = list(labels) if isinstance(labels, EnumMeta) else labels
-        return dict.fromkeys(_values(members, "labels"))
+        members = list(labels) if isinstance(labels, EnumMeta | Mapping) else labels
+        values = _values(members, "labels")
+        for i, label in enumerate(values):
+            _check_label(f"labels[{i}]", label)
+        return dict(labels) if isinstance(labels, Mapping) else dict.fromkeys(values)
 
     def _question(self, labels: Mapping[Any, str | None]) -> Choice:
         options = {_text(value): description for value, description in labels.items()}
@@ -338,6 +338,11 @@ def _values(column: Any, name: str = "y") -> list[Any]:
         if _is_missing(value):
             raise wrong(f"{name}[{i}]", "a value", value)
     return values
+
+
+def _check_label(name: str, label: Any) -> None:
+    if not isinstance(label, str | int | float | Enum):
+        raise wrong(name, "a string, a number or an enum's member", label)
 
 
 def _is_missing(value: Any) -> bool:

@@ -114,7 +114,7 @@ def other_delimiter(table: InputTable, column: str) -> str | None:
 def check_distinct(path: Path, columns: Sequence[str]) -> None:
     for name, n in Counter(columns).items():
         if n > 1:
-            raise InvalidArgumentError(f"{path} has two columns {name!r}")
+            raise InvalidArgumentError(f"{path} has two columns {name!r}: rename one")
 
 
 def check_unchanged(path: Path, columns: tuple[str, ...], found: tuple[str, ...]) -> None:

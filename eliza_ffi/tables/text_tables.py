@@ -149,7 +149,10 @@ class CsvTable:
 
     @staticmethod
     def _skip_header(reader: Iterator[list[str]]) -> list[str]:
-        return next((cells for cells in reader if cells), [])
+        header = next((cells for cells in reader if cells), [])
+        if header.count("") > 1:  # as spreadsheets write columns to the right of a table
+            header = [name or f"column {n}" for n, name in enumerate(header, 1)]
+        return header
 
     def _reader(self, lines: Lines) -> Iterator[list[str]]:
         # The limit is global to the process, and other code may have set a higher one.

@@ -192,6 +192,8 @@ def test_wrong_examples_are_named(tiny_model: Model, texts: Any, labels: Any, re
         Classifier(tiny_model).fit(texts, labels)
     with pytest.raises(InvalidArgumentError, match=r"y\[1\]: expected one of .*'b'.*, got 'c'"):
         Classifier(tiny_model, ["a", "b"]).fit(["x", "y"], ["a", "c"])
+    with pytest.raises(InvalidArgumentError, match=r"labels\[1\] must be a string, .* got a tuple"):
+        Classifier(tiny_model, ["a", ("b", "c")]).predict(["x"])
 
 
 def test_parameters_follow_the_conventions(tiny_model: Model) -> None:

@@ -571,21 +571,12 @@ def test_times_have_at_most_35_characters(tiny_model: Model, format: str, longes
 
 
 @pytest.mark.parametrize("text", ["P1Y2M10DT2H30M59S", "P999999Y999999M", "P3W", "PT36H", "P1DT9M"])
-def test_durations_are_those_of_the_format_with_at_most_six_digits(
-    tiny_model: Model, text: str
-) -> None:
+def test_durations_have_numbers_of_at_most_six_digits(tiny_model: Model, text: str) -> None:
     duration = {"type": "string", "format": "duration"}
     assert allows(tiny_model, duration, json.dumps(text))
-    for other in (
-        f"{text}1",
-        text[1:],
-        f"{text}T",
-        text.replace("P", "P-"),
-        text.replace("P", "P1W"),
-    ):
-        assert not allows(tiny_model, duration, json.dumps(other))
     longer = re.sub("([0-9]+)", lambda found: found[0].zfill(7), text, count=1)
-    assert not allows(tiny_model, duration, json.dumps(longer))
+    for other in (longer, f"{text}1", f"{text}T", f"P-{text[1:]}", f"P1W{text[1:]}", text[1:]):
+        assert not allows(tiny_model, duration, json.dumps(other))
     assert allows(tiny_model, {**duration, "maxLength": 99}, json.dumps(longer))
 
 

@@ -147,6 +147,15 @@ def test_a_csv_file_can_have_a_bom_quotes_and_empty_lines(tmp_path: Path) -> Non
     assert rows[-1].done == 1.0
 
 
+def test_columns_without_names_get_names_if_there_are_several(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "in.csv", [["", "body", "", ""], ["1", "x", "", "y"]])
+    assert open_table(path).columns == ("column 1", "body", "column 3", "column 4")
+    run(path, tmp_path / "out.csv", keep=["column 1", "column 4"])
+    assert read_rows(tmp_path / "out.csv")[0]["column 4"] == "y"
+    write_csv(path, [["", "body"], ["1", "x"]])
+    assert open_table(path).columns == ("", "body")
+
+
 def test_a_malformed_csv_row_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text('a,b\n1\n1,2,3\n1,"x"y\n1,2\n1,"never closed\n', encoding="utf-8")
