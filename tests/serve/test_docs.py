@@ -73,7 +73,7 @@ def test_the_page_lists_the_fields_of_responses_with_a_single_value() -> None:
                 get_args(each) for each in get_args(field.annotation) if get_origin(each) is Literal
             ]
             if literals and len(literals[0]) == 1:
-                assert f"`{before}{name}`" in rows, name
+                assert f"`{before}{name}: {json.dumps(literals[0][0])}`" in rows, name
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: each.path)
@@ -92,7 +92,8 @@ def test_the_limits_match_the_code() -> None:
         f"{request_body.MAX_DEPTH} levels",
         f"| {defaults.n_waiting} |",
         f"| {defaults.deadline:g} s |",
-        f"{serving.HEAD_SECONDS:g} s; {serving.WRITE_SECONDS:g} s",
+        f"request's head | {serving.HEAD_SECONDS:g} s |",
+        f"read an answer | {serving.WRITE_SECONDS:g} s |",
         f"| {serving.MOST_CONNECTIONS:,}",
         f"| {serving.IDLE_SECONDS} s |",
     ):

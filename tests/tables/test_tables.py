@@ -152,8 +152,7 @@ def test_columns_without_names_get_names_if_there_are_several(tmp_path: Path) ->
     assert open_table(path).columns == ("column 1", "body", "column 3", "column 4")
     run(path, tmp_path / "out.csv", keep=["column 1", "column 4"])
     assert read_rows(tmp_path / "out.csv")[0]["column 4"] == "y"
-    write_csv(path, [["", "body"], ["1", "x"]])
-    assert open_table(path).columns == ("", "body")
+    assert open_table(write_csv(path, [["", "body"], ["1", "x"]])).columns == ("", "body")
 
 
 def test_a_malformed_csv_row_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
