@@ -195,13 +195,10 @@ def calibrate(
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
 
-    # Copies of an input stay together: a fit must not be tested on what it has seen.
-    numbers: dict[str, int] = {}
-    same = [numbers.setdefault(input_text(each), len(numbers)) for each in labelled.inputs]
     fitted = []
     for i, (name, question) in enumerate(named):
         targets = labelled.targets[asked_about[:, i], i]
-        groups = np.array(same, dtype=np.intp)[asked_about[:, i]]
+        groups = _groups([labelled.inputs[row] for row in np.flatnonzero(asked_about[:, i])])
         of_plain = dict(zip(plain, plain_scores[i], strict=True))
         n_options, layers = option_count(question), layers_of[i]
         scored = _Scored(
@@ -387,6 +384,16 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     return log_p
 
 
+def _groups(inputs: Iterable[Any]) -> NDArray[np.intp]:
+    """Number the inputs so that copies have the same number.
+
+    Copies stay together, because a fit must not be tested on what it has seen.
+    """
+    numbers: dict[str, int] = {}
+    found = [numbers.setdefault(input_text(each), len(numbers)) for each in inputs]
+    return np.array(found, dtype=np.intp)
+
+
 def _split(groups: NDArray[np.intp], is_split: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the examples for the fit, and of those for certifying.
 
@@ -404,10 +411,13 @@ def _split(groups: NDArray[np.intp], is_split: bool) -> tuple[NDArray[np.intp], 
 def _certified(
     fitted: QuestionCalibration, held_out: _Scored, rule: Rule, risk: float, confidence: float
 ) -> QuestionCalibration:
-    """Return a calibration with the threshold and the sets of examples it was not fitted on."""
+    """Return a calibration with the threshold and the sets of examples it was not fitted on.
+
+    Copies of an example count once, because they are not independent of each other.
+    """
     held_out = held_out.at(np.flatnonzero(held_out.targets != UNTOLD))
     pairs = np.stack([held_out.groups, held_out.targets])
-    held_out = held_out.at(np.sort(np.unique(pairs, axis=1, return_index=True)[1]))  # each once
+    held_out = held_out.at(np.sort(np.unique(pairs, axis=1, return_index=True)[1]))
     p = np.exp([applied(fitted, each, rule) for each in held_out.scores])
     right = p.argmax(axis=1) == held_out.targets
     return replace(
