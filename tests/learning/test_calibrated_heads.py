@@ -200,6 +200,13 @@ def test_copies_of_an_input_certify_nothing_and_improve_no_loss(tiny_model: Mode
     assert question.nll["head"] > 0.6  # a coin has 0.69
 
 
+def test_an_input_with_an_image_is_skipped(tiny_model: Model) -> None:
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
+    skipped: list[int] = []
+    calibrate(tiny_model, KIND, [*SEEN, (image, "tool")], on_skip=lambda i, _: skipped.append(i))
+    assert skipped == [len(SEEN)]
+
+
 def test_without_a_certified_threshold_every_answer_abstains(tiny_model: Model) -> None:
     calibration = calibrate(tiny_model, KIND, SEEN, risk=0.01)  # 30 rows cannot certify 1 %
     (question,) = calibration.questions

@@ -102,19 +102,12 @@ def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
     assert scalars.classes_.tolist() == [3, 7]
 
 
-class Kind(enum.Enum):
-    ANIMAL = "living thing"
-    TOOL = 2
+Kind: Any = enum.Enum("Kind", {"ANIMAL": "living thing", "TOOL": 2})
+Word: Any = enum.Enum("Word", {"ANIMAL": "animal", "TOOL": "tool"}, type=str)
+ENUMS = [(Kind, ["living thing", "TOOL"]), (Word, ["animal", "tool"])]
 
 
-class Word(str, enum.Enum):
-    ANIMAL = "animal"
-    TOOL = "tool"
-
-
-@pytest.mark.parametrize(
-    ("members", "texts"), [(Kind, ["living thing", "TOOL"]), (Word, ["animal", "tool"])]
-)
+@pytest.mark.parametrize(("members", "texts"), ENUMS)
 @pytest.mark.parametrize("is_given", [True, False])
 def test_labels_may_be_the_members_of_an_enum(
     tiny_model: Model, members: Any, texts: list[str], is_given: bool
