@@ -203,8 +203,9 @@ struct Values<T *, std::enable_if_t<std::is_arithmetic_v<std::remove_const_t<T>>
         static std::array<std::vector<std::remove_const_t<T>>, most_arguments> arrays;
         auto & array = arrays[pool.argument];
         // The library cannot detect a capacity that exceeds the array, so everything it writes must fit. A tokenizer
-        // may replace an invalid byte by U+FFFD, which has three bytes and tokens.
-        array.assign((std::is_same_v<T, char> ? 64 : 4) * room, std::remove_const_t<T>(1));
+        // may replace an invalid byte by U+FFFD, which has three bytes and tokens. Texts have embeddings.
+        constexpr bool is_large = std::is_same_v<T, char> || std::is_same_v<T, float>;
+        array.assign((is_large ? 64 : 4) * room, std::remove_const_t<T>(1));
         return {array.data(), nullptr};
     }
 };

@@ -53,6 +53,26 @@ TEST(Cancel, StopsARunningPrefillWithinOnePass) {
     }
 }
 
+TEST(Cancel, DestroyingAContextEndsItsLoad) {
+    ErrorText error;
+    struct Destroyer {
+        EliInferenceContext * context;
+        std::thread thread;
+    } destroyer{eliza_inference_create(f32_model_path().c_str(), error.out()), {}};
+    ASSERT_NE(destroyer.context, nullptr) << error.text();
+    const auto destroy = [](const char *, float, void * user) {
+        auto & self = *static_cast<Destroyer *>(user);
+        if (!self.thread.joinable()) {
+            self.thread = std::thread([&] { eliza_inference_destroy(self.context); });
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the other thread waits for the load
+    };
+    ASSERT_EQ(eliza_inference_set_progress_callback(destroyer.context, destroy, &destroyer, error.out()), 0);
+    const int status = eliza_inference_mmap_acquire(destroyer.context, "text", error.out());
+    if (destroyer.thread.joinable()) destroyer.thread.join();
+    EXPECT_EQ(status, ELIZA_ERR_CANCELLED) << error.text();
+}
+
 TEST(Cancel, WithoutARunningCallStopsOnlyTheNextCall) {
     const ContextHandle context = create();
     const StreamHandle stream = open(context);

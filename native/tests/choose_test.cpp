@@ -140,6 +140,51 @@ TEST_F(ChooseTest, CountsThePromptAndItsCachedTokens) {
     EXPECT_GT(choice.prompt_tokens_cached, n_tokens / 2);
 }
 
+TEST_F(ChooseTest, CountsEachChoiceOfAStreamAlone) {
+    const ChoicesHandle prepared = prepare();
+    const std::vector<int32_t> tokens = tokenize(context, prompt, true, true), more = tokenize(context, "\nand:");
+    const StreamHandle stream = open(context);
+    std::vector<int32_t> written(64);
+    for (const std::vector<int32_t> & part : {tokens, more, more}) {
+        const int64_t passes_before = stats(stream).forward_passes, prompts_before = stats(stream).prompt_passes;
+        ASSERT_GT(eliza_inference_llm_stream_choose(stream.get(), part.data(), part.size(), prepared.get(),
+                                                    ELIZA_TRIE_ARGMAX, &choice, written.data(), written.size(), nullptr,
+                                                    0, nullptr, 0, error.out()),
+                  0)
+            << error.text();
+        EXPECT_EQ(choice.prompt_tokens, static_cast<int32_t>(part.size()));
+        EXPECT_EQ(choice.prompt_tokens_cached, 0);
+        EXPECT_EQ(choice.forward_passes,
+                  stats(stream).forward_passes - passes_before - (stats(stream).prompt_passes - prompts_before));
+    }
+}
+
+TEST_F(ChooseTest, OfAStreamNeedsRoomForTheLongestLabel) {
+    const ChoicesHandle prepared = prepare();
+    const std::vector<int32_t> tokens = tokenize(context, prompt, true, true);
+    eliza_llm_stream_config_t cfg = config();
+    cfg.max_tokens = 1;
+    const StreamHandle stream = open(context, cfg);
+    std::vector<int32_t> written(64);
+    const std::string reason = refusal(eliza_inference_llm_stream_choose(
+        stream.get(), tokens.data(), tokens.size(), prepared.get(), ELIZA_TRIE_ARGMAX, &choice, written.data(),
+        written.size(), nullptr, 0, nullptr, 0, error.out()));
+    EXPECT_NE(reason.find("max_tokens of the stream: expected at least "), std::string::npos) << reason;
+    EXPECT_NE(reason.find("the tokens of labels[1], got 1"), std::string::npos) << reason;
+    EXPECT_EQ(stats(stream).n_past, 0);
+}
+
+// A second decoder would have a KV cache of its own.
+TEST_F(ChooseTest, UsesTheCacheOfTheStreams) {
+    eliza_llm_stream_config_t cfg = config();
+    cfg.cache_type_k = cfg.cache_type_v = "q8_0";
+    const StreamHandle stream = open(context, cfg);
+    const std::vector<int32_t> tokens = tokenize(context, prompt, true, true);
+    prefill(stream, tokens);
+    ASSERT_EQ(choose(), 0) << error.text();
+    EXPECT_EQ(choice.prompt_tokens_cached, choice.prompt_tokens - 1);
+}
+
 TEST_F(ChooseTest, EventuallySamplesEveryLabel) {
     const ContextHandle unseeded = create({{"n_threads", "1"}}, f32_model_path());
     auto wanted = options(ELIZA_TRIE_SAMPLE);
@@ -207,7 +252,8 @@ TEST_F(ChooseTest, TakesOptionsOfACallerWithFewerFields) {
     for (const size_t wrong : {size_t{0}, size_t{3}, sizeof wanted + 1}) {
         wanted.size = static_cast<uint32_t>(wrong);
         EXPECT_EQ(choose(&wanted), ELIZA_ERR_INVALID_ARG);
-        EXPECT_NE(error.text().find("options.size is " + std::to_string(wrong)), std::string::npos) << error.text();
+        EXPECT_NE(error.text().find("the size of the struct, got " + std::to_string(wrong)), std::string::npos)
+            << error.text();
     }
 }
 
@@ -293,7 +339,7 @@ TEST_F(ChooseTest, ErrorsNameTheArgument) {
     auto wrong = options(ELIZA_TRIE_ARGMAX);
     wrong.size = 800;
     EXPECT_EQ(refusal(choose(&wrong)),
-              "options.size is 800, expected at most " + std::to_string(sizeof wrong) + ", the size of the struct");
+              "options.size: expected 4 to " + std::to_string(sizeof wrong) + ", the size of the struct, got 800");
     wrong = options(static_cast<eliza_trie_mode>(9));
     EXPECT_EQ(refusal(choose(&wrong)), "options.mode is 9, expected an eliza_trie_mode");
     wrong = options(ELIZA_TRIE_SAMPLE);

@@ -152,7 +152,9 @@ TEST_F(ThreadsOfPasses, EmbeddingWorksIfTheSystemAllowsNoThreads) {
     SKIP_ON_WINDOWS(no_limit);
     const auto embeds = [&] {
         Embedder embedder(model, std::make_shared<ComputeThreads>(4));
-        return embedder.embed("the cat", LLAMA_POOLING_TYPE_MEAN, cancelled).empty() ? 1 : 0;
+        return embedder.embed({"the cat"}, LLAMA_POOLING_TYPE_MEAN, Embedder::LongTexts::rejected, cancelled).empty()
+                   ? 1
+                   : 0;
     };
     EXPECT_EQ(in_a_child([&] { return forbid_threads() ? embeds() : 0; }), 0);
 }

@@ -51,6 +51,56 @@ TEST_F(Embeddings, HaveUnitLengthAndDependOnlyOnTheText) {
     EXPECT_LT(product(embed("the cat", 1), embed("the cat", 3)), 0.9999);
 }
 
+TEST_F(Embeddings, OfSeveralTextsAreThoseOfEachAlone) {
+    const std::vector<std::string> texts = {"the cat", "send an email to Bob", "x", "the cat sat on the mat"};
+    std::vector<const char *> bytes;
+    std::vector<uint64_t> lengths;
+    for (const std::string & text : texts) {
+        bytes.push_back(text.data());
+        lengths.push_back(text.size());
+    }
+    int size = 0;
+    std::vector<float> all(texts.size() * 4096);
+    ErrorText error;
+    ASSERT_EQ(eliza_inference_embed_texts(context.get(), bytes.data(), lengths.data(), texts.size(), 1, 0, all.data(),
+                                          all.size(), &size, error.out()),
+              0)
+        << error.text();
+    for (size_t i = 0; i < texts.size(); ++i) {
+        const std::vector<float> expected = embed(texts[i]);
+        ASSERT_EQ(expected.size(), static_cast<size_t>(size));
+        const std::vector<float> got(all.begin() + static_cast<ptrdiff_t>(i) * size,
+                                     all.begin() + static_cast<ptrdiff_t>(i + 1) * size);
+        EXPECT_GT(product(got, expected), 0.99999) << texts[i];
+    }
+    lengths[1] = 0;
+    EXPECT_EQ(
+        eliza_inference_rerank(context.get(), "a", 1, bytes.data(), lengths.data(), 1, all.data(), 1, error.out()),
+        ELIZA_ERR_NOT_IMPLEMENTED);
+    EXPECT_NE(error.text().find("not a reranker"), std::string::npos) << error.text();
+}
+
+// A text that is too long for the model is read in windows that overlap.
+TEST_F(Embeddings, OfATextInWindowsAreTheirAverage) {
+    std::string text;
+    while (tokenize(context, text, true).size() < 4000) text += "many words and others ";
+    const char * bytes = text.data();
+    const uint64_t length = text.size();
+    int size = 0;
+    std::vector<float> room(4096);
+    ErrorText error;
+    ASSERT_EQ(eliza_inference_embed_texts(context.get(), &bytes, &length, 1, 1, 1, room.data(), room.size(), &size,
+                                          error.out()),
+              0)
+        << error.text();
+    room.resize(static_cast<size_t>(size));
+    EXPECT_NEAR(product(room, room), 1.0, 1e-5);
+    std::string part;
+    while (tokenize(context, part, true).size() < 1000) part += "many words and others ";
+    EXPECT_GT(product(room, embed(part)), 0.95);  // the text repeats itself
+    EXPECT_LT(product(room, embed("a cat")), 0.95);
+}
+
 TEST_F(Embeddings, OfLongTextsWorkUpToTheModelsLimit) {
     std::string text;
     while (tokenize(context, text, true).size() < 700) text += "many words and ";
@@ -124,7 +174,7 @@ TEST_F(Embeddings, ReportTheRoomTheyNeed) {
     EXPECT_EQ(error.text(), "cap: expected room for " + std::to_string(size) + " numbers, got 1");
     EXPECT_EQ(one, 7.0f);
     EXPECT_EQ(eliza_inference_embed(context.get(), "a", 1, 4, &one, 1, &size, error.out()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text(), "pooling: expected 1 (mean), 2 (first) or 3 (last), got 4");
+    EXPECT_EQ(error.text(), "pooling: expected 0 (the model's), 1 (mean), 2 (first) or 3 (last), got 4");
 }
 
 TEST_F(Embeddings, OfTokensAreThoseThatPoolingReads) {

@@ -162,6 +162,35 @@ TEST(Endings, OfTwentyQuestionsGoThroughTheModelInOnePass) {
     EXPECT_EQ(stats(stream).prompt_passes, 1);
 }
 
+// The labels of the first question follow the prompt directly, so the row after the prompt is wanted, too.
+TEST(Endings, AreReadTogetherWithAnAppendedPrompt) {
+    const ContextHandle context = make_context("auto", f32_model_path());
+    std::mt19937 random{9};
+    std::vector<Question> questions = random_questions(random, 6, 8, 310);
+    questions.front().tokens.clear();
+    const StreamHandle read = open(context, full_precision_config());
+    prefill(read, prompt);
+    const Scores expected = score(context, read, questions);
+    ASSERT_GT(expected.status, 0) << expected.error;
+    std::vector<int32_t> other = prompt;
+    other.front() += 1;  // nothing of the first prompt is in the cache
+    for (const std::vector<int32_t> & text : {other, prompt}) {
+        const StreamHandle stream = open(context, full_precision_config());
+        ASSERT_EQ(eliza_inference_llm_stream_append(stream.get(), text.data(), text.size(), nullptr), 0);
+        EXPECT_EQ(stats(stream).forward_passes, 0);
+        const Scores scores = score(context, stream, questions);
+        ASSERT_GT(scores.status, 0) << scores.error;
+        EXPECT_EQ(stats(stream).forward_passes, 1);
+        EXPECT_EQ(stats(stream).prompt_passes, 1);
+        EXPECT_EQ(stats(stream).prompt_tokens, static_cast<int64_t>(text.size()));
+        if (text == prompt) {
+            EXPECT_GT(stats(stream).prompt_tokens_reused, 0);
+            expect_near(scores.legal, expected.legal, 1e-4);
+            expect_near(scores.joint, expected.joint, 1e-4);
+        }
+    }
+}
+
 TEST(Endings, ThatDoNotFitOnePassFollowInTheNext) {
     const ContextHandle small = make_context("auto", f32_model_path(), "32"), large = make_context("auto");
     std::mt19937 random{7};

@@ -40,7 +40,7 @@ protected:
                                   DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     CancelFlag cancelled;
     Sequence sequence{decoder, {}, cancelled};
-    StreamCounts counts;
+    StreamCounts counts{};
     TokenSelector selector{model->vocab(), {}};
 };
 

@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "engine/model/abort_guard.h"
+#include "engine/model/model.h"
 #include "error.h"
 #include "ggml-cpp.h"
 #include "posix.h"
@@ -138,15 +139,6 @@ const Case cases[] = {
     {"TooManyLayers", [](Header & h) { h.number("llama.block_count", 513); }, "block_count is 513; "},
     {"NoLayers", [](Header & h) { h.remove("llama.block_count"); }, "block_count is missing"},
     {"AllLayersAreHeads", [](Header & h) { h.number("llama.nextn_predict_layers", 2); }, "nextn_predict_layers is 2; "},
-    {"TooManyExperts",
-     [](Header & h) {
-         h.number("llama.expert_count", 1025);
-         h.number("llama.expert_used_count", 2);
-     },
-     "expert_count is 1025; the limit is 1024"},
-    {"MoreExpertsUsedThanThereAre", [](Header & h) { h.number("llama.expert_used_count", 3); },
-     "expert_used_count is 3; the model has 0 experts"},
-    {"NoExpertsUsed", [](Header & h) { h.number("llama.expert_count", 8); }, "expert_used_count is 0; "},
     {"ALayerWithARouterUsesNoExperts",
      [](Header & h) {
          h.number("llama.expert_count", 8);
@@ -154,25 +146,6 @@ const Case cases[] = {
          h.add("blk.1.ffn_gate_inp.weight", GGML_TYPE_F32, {64, 8});
      },
      "expert_used_count[1] is 0"},
-    {"GroupsOfNoExperts", [](Header & h) { h.number("llama.expert_group_count", 2); }, "expert_group_count is 2; "},
-    {"UnevenGroups",
-     [](Header & h) {
-         h.number("llama.expert_count", 8);
-         h.number("llama.expert_used_count", 2);
-         h.number("llama.expert_group_count", 3);
-     },
-     "expert_group_count is 3; "},
-    {"NoGroupUsed",
-     [](Header & h) {
-         h.number("llama.expert_count", 8);
-         h.number("llama.expert_used_count", 2);
-         h.number("llama.expert_group_count", 4);
-     },
-     "expert_group_used_count is 0; the experts are in 4 groups"},
-    {"UnknownRopeScaling", [](Header & h) { h.text("llama.rope.scaling.type", "cubic"); },
-     "rope.scaling.type is \"cubic\"; expected one of none, linear"},
-    {"UnknownActivation", [](Header & h) { h.text("llama.classifier.activation", "step"); },
-     "classifier.activation is \"step\""},
     {"NegativeEpsilon", [](Header & h) { h.real("llama.attention.layer_norm_rms_epsilon", -1.0f); }, "epsilon is -1.0"},
     {"EpsilonIsNotANumber", [](Header & h) { h.real("llama.attention.layer_norm_rms_epsilon", NAN); },
      "epsilon is nan"},
@@ -236,10 +209,6 @@ const Case cases[] = {
      "token_embd.weight has the type i32"},
     {"NoVocabulary", [](Header & h) { h.text("tokenizer.ggml.model", "none"); }, "has no vocabulary"},
     {"NoTokens", [](Header & h) { h.remove("tokenizer.ggml.tokens"); }, "tokens is missing or empty"},
-    {"ATokenTwice", [](Header & h) { h.texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a", "a"}); },
-     "tokens[4] is \"a\", the same as another token"},
-    {"AnEmptyTokensNameTwice",
-     [](Header & h) { h.texts("tokenizer.ggml.tokens", {"[EMPTY_3]", "<s>", "</s>", "", "a"}); }, "tokens[3] is empty"},
     {"NoFirstTokenToAdd", [](Header & h) { h.texts("tokenizer.ggml.tokens", {"a"}); },
      "bos_token_id is not one of the 1"},
     {"NoLastTokenToAdd",
@@ -324,6 +293,34 @@ TEST_P(Refused, WithAReason) {
 INSTANTIATE_TEST_SUITE_P(GgufCheck, Refused, testing::ValuesIn(cases),
                          [](const auto & info) { return std::string(info.param.name); });
 
+// Assertions of llama.cpp reject these files; AbortGuard turns the failures into errors.
+const Case asserted[] = {
+    {"TooManyExperts", [](Header & h) { h.number("llama.expert_count", 1025); }, "GGML_ASSERT(hparams.n_expert <="},
+    {"MoreExpertsUsedThanThereAre", [](Header & h) { h.number("llama.expert_used_count", 3); }, "GGML_ASSERT("},
+    {"NoExpertsUsed", [](Header & h) { h.number("llama.expert_count", 8); }, "GGML_ASSERT("},
+    {"GroupsOfNoExperts", [](Header & h) { h.number("llama.expert_group_count", 2); }, "GGML_ASSERT("},
+    {"UnknownRopeScaling", [](Header & h) { h.text("llama.rope.scaling.type", "cubic"); }, "GGML_ASSERT("},
+    {"ATokenTwice", [](Header & h) { h.texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a", "a"}); },
+     "GGML_ASSERT("},
+};
+
+class Asserted : public GgufCheck, public testing::WithParamInterface<Case> {};
+
+TEST_P(Asserted, IsAnError) {
+    Header header;
+    GetParam().change(header);
+    try {
+        Model::load(write(header.bytes() + std::string(16'384, '\0')), {});  // with the tensors' data
+        FAIL() << "it was loaded";
+    } catch (const Error & error) {
+        EXPECT_EQ(error.status(), ELIZA_ERR_BUNDLE_INVALID);
+        EXPECT_NE(std::string(error.what()).find(GetParam().reason), std::string::npos) << error.what();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(GgufCheck, Asserted, testing::ValuesIn(asserted),
+                         [](const auto & info) { return std::string(info.param.name); });
+
 TEST_F(GgufCheck, AcceptsATokenizerThatTerminates) {
     EXPECT_EQ(refusal_of([](Header & h) {
                   h.text("tokenizer.ggml.model", "rwkv");
@@ -382,13 +379,7 @@ TEST_F(GgufCheck, ReadsNamesAsLlamaCppDoes) {
     EXPECT_EQ(refusal(write(bytes)), "model.gguf: llama.block_count is 0; expected 1 to 512");
 }
 
-TEST_F(GgufCheck, RejectsUnalignedTensors) {
-    EXPECT_NE(refusal_of([](Header & h) {
-                  h.number("general.alignment", 1);
-                  h.add("blk.0.ffn_norm.weight", GGML_TYPE_F32, {1});
-                  h.add("blk.1.ffn_norm.weight", GGML_TYPE_F32, {64});
-              }).find("expected a multiple of 32"),
-              std::string::npos);
+TEST_F(GgufCheck, RejectsAnAlignmentThatIsNoPowerOfTwo) {
     Header header;
     header.number("general.alignment", 64);
     std::string bytes = header.bytes();
@@ -408,10 +399,6 @@ TEST_F(GgufCheck, ChecksAllPartsOfAModel) {
     EXPECT_NE(refusal(first).find("m-00002-of-00002.gguf: cannot be opened"), std::string::npos);
     write(part(1).bytes(), "m-00002-of-00002.gguf");
     EXPECT_EQ(refusal(first), "");
-    Header untyped = part(1);
-    untyped.number("split.no", 1);
-    write(untyped.bytes(), "m-00002-of-00002.gguf");
-    EXPECT_EQ(refusal(first), "m-00002-of-00002.gguf: split.no is missing or is not a 16-bit number");
     Header broken = part(1);
     broken.retype("output_norm.weight", GGML_TYPE_F16);
     write(broken.bytes(), "m-00002-of-00002.gguf");
@@ -433,13 +420,6 @@ TEST_F(GgufCheck, ChecksAdapters) {
         return refusal(write(adapter(change)), check_adapter_file);
     };
     EXPECT_EQ(refused([](Header &) {}), "");
-    EXPECT_EQ(refused([](Header & h) { h.remove("adapter.lora.alpha"); }), "");
-    for (const std::string key : {"general.type", "general.architecture", "adapter.type"}) {
-        EXPECT_EQ(refused([&](Header & h) { h.number(key.c_str(), 1); }),
-                  "model.gguf: " + key + " is missing or is not a string: this is not a LoRA adapter");
-    }
-    EXPECT_EQ(refused([](Header & h) { h.number("adapter.lora.alpha", 8); }),
-              "model.gguf: adapter.lora.alpha is not a 32-bit floating-point number");
     EXPECT_NE(
         refused([](Header & h) { h.retype("blk.0.attn_q.weight.lora_a", GGML_TYPE_I32); }).find("has the type i32"),
         std::string::npos);

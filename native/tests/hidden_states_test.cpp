@@ -86,6 +86,74 @@ TEST_F(HiddenStates, OfAllLayersAreThoseOfLlamaCppAlone) {
     }
 }
 
+// Ranges that overlap, that are longer than a batch of 64 tokens, and that are a single token.
+TEST_F(HiddenStates, AreAveragedOverRangesOfTokens) {
+    std::vector<int32_t> text = prompt;
+    while (text.size() < 150) text.insert(text.end(), prompt.begin() + 1, prompt.end());
+    const std::vector<uint64_t> ranges = {20, 140, 0, text.size(), 30, 31, text.size() - 1, text.size()};
+    const size_t n_ranges = ranges.size() / 2;
+    for (const std::vector<int32_t> & layers :
+         {all_layers(), std::vector<int32_t>{1}, std::vector<int32_t>{n_layers}}) {
+        const std::vector<float> states = reference(text, layers, text.size());
+        std::vector<float> expected;
+        for (size_t layer = 0; layer < layers.size(); ++layer) {
+            for (size_t range = 0; range < n_ranges; ++range) {
+                std::vector<double> mean(n_embd);
+                const uint64_t begin = ranges[2 * range], end = ranges[2 * range + 1];
+                for (size_t at = begin; at < end; ++at) {
+                    for (size_t i = 0; i < n_embd; ++i) {
+                        mean[i] += states[(layer * text.size() + at) * n_embd + i] / static_cast<double>(end - begin);
+                    }
+                }
+                expected.insert(expected.end(), mean.begin(), mean.end());
+            }
+        }
+        const StreamHandle stream = open(context, full_precision_config());
+        std::vector<float> found(expected.size());
+        ASSERT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), text.data(), text.size(), 0, layers.data(),
+                                                           layers.size(), ranges.data(), n_ranges, found.data(),
+                                                           found.size(), error.out()),
+                  0)
+            << error.text();
+        expect_near(found, expected);
+        EXPECT_EQ(stats(stream).n_past, 0);
+    }
+}
+
+TEST_F(HiddenStates, OfRangesReadOnlyWhatTheCacheLacks) {
+    const std::vector<uint64_t> range = {12, 14};
+    std::vector<float> found(n_embd);
+    for (int i = 0; i < 3; ++i) {
+        std::vector<int32_t> text(prompt.begin(), prompt.begin() + 12);
+        text.insert(text.end(), {300 + i, 400 + i});
+        const StreamHandle stream = open(context, full_precision_config());
+        const int32_t layer = 1;
+        ASSERT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), text.data(), text.size(), 12, &layer, 1,
+                                                           range.data(), 1, found.data(), found.size(), error.out()),
+                  0)
+            << error.text();
+        EXPECT_EQ(stats(stream).prompt_tokens_reused, i == 0 ? 0 : 12);
+        EXPECT_EQ(stats(stream).forward_passes, i == 0 ? 2 : 1);
+    }
+}
+
+TEST_F(HiddenStates, ErrorsNameTheRange) {
+    const StreamHandle stream = open(context, full_precision_config());
+    const int32_t layer = 1;
+    std::vector<float> found(n_embd);
+    const auto error_of = [&](const std::vector<uint64_t> & ranges) {
+        EXPECT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), prompt.data(), prompt.size(), 0, &layer, 1,
+                                                           ranges.data(), ranges.size() / 2, found.data(), found.size(),
+                                                           error.out()),
+                  ELIZA_ERR_INVALID_ARG);
+        return error.text();
+    };
+    const std::string n = std::to_string(prompt.size());
+    EXPECT_EQ(error_of({3, 3}), "ranges[0]: expected a non-empty part of " + n + " tokens, got 3 to 3");
+    EXPECT_EQ(error_of({0, 1000}), "ranges[0]: expected a non-empty part of " + n + " tokens, got 0 to 1000");
+    EXPECT_EQ(error_of({}), "ranges: expected at least 1, got none");
+}
+
 TEST_F(HiddenStates, OfOneLayerLeaveTheStreamAsItWas) {
     const auto middle = prompt.begin() + 6;
     const std::vector<int32_t> begin(prompt.begin(), middle), rest(middle, prompt.end());
@@ -100,6 +168,35 @@ TEST_F(HiddenStates, OfOneLayerLeaveTheStreamAsItWas) {
         prefill(stream, rest);  // a pass that stopped early has no keys and values in the deeper layers
         EXPECT_EQ(pull(stream, 12).tokens, expected) << "layer " << layer;
     }
+}
+
+// A draft of the model itself: its tokens are accepted, so one of them is pending nearly always.
+TEST_F(HiddenStates, LeaveAStreamWithAPendingDraftAsItWas) {
+    const std::vector<int32_t> other = tokenize(context, " something else entirely, not the draft", false);
+    const std::string itself = f32_model_path();
+    const auto tell = [&](int32_t draft_max, bool reads) {
+        eliza_llm_stream_config_t cfg = full_precision_config();
+        cfg.draft_min = draft_max > 0 ? 1 : 0;
+        cfg.draft_max = draft_max;
+        cfg.mtp_drafter_path = draft_max > 0 ? itself.c_str() : nullptr;
+        const StreamHandle stream = open(context, cfg);
+        prefill(stream, prompt);
+        std::vector<int32_t> text = prompt;
+        for (int i = 0; i < 20; ++i) {
+            const std::vector<int32_t> next = push(stream, 1 + i % 3).tokens;
+            text.insert(text.end(), next.begin(), next.end());
+            if (reads) {  // the states depend on all cells of the stream
+                std::vector<int32_t> all = text;
+                all.insert(all.end(), other.begin(), other.end());
+                expect_near(of(stream, other, {n_layers}, 1), reference(all, {n_layers}, 1));
+            }
+        }
+        EXPECT_TRUE(reads || (stats(stream).tokens_accepted > 0) == (draft_max > 0));
+        return text;
+    };
+    const std::vector<int32_t> expected = tell(0, false);
+    EXPECT_EQ(tell(4, false), expected);
+    EXPECT_EQ(tell(4, true), expected);
 }
 
 TEST_F(HiddenStates, AreReadAfterABeginningThatStaysInTheCache) {

@@ -1,4 +1,4 @@
-// Sharing and freeing of slots.
+// Sharing and freeing of slots, and texts without a slot.
 
 #include "engine/cache/kv_cache.h"
 
@@ -68,16 +68,34 @@ TEST_F(KvCacheTest, LanesAreFreedAfterTheFork) {
 
 // Slots are filled from the last one on, so the first slot is empty and needs no check.
 TEST_F(KvCacheTest, ALaneCostsMoreAfterALongerText) {
+    EXPECT_EQ(cache.lane_us(900), 0.0);  // no lane was made yet
     const std::vector<llama_token> long_text(900, 40);
     sequence.append(long_text.data(), long_text.size());
     sequence.logits();
-    const auto behind_long_text = sequence.pass_cost();
-    Sequence other(decoder, {}, cancelled);
-    other.append(5);
-    other.logits();
-    const auto behind_one_token = other.pass_cost();
-    ASSERT_TRUE(behind_long_text && behind_one_token);
-    EXPECT_GT(behind_long_text->lane, behind_one_token->lane);
+    { const KvCache::Fork fork(cache, &sequence.slot(), 8); }
+    EXPECT_GT(cache.lane_us(900), cache.lane_us(1));
+    EXPECT_GT(cache.lane_us(1), 0.0);
+}
+
+TEST(PassTimes, AreALineThroughSmallAndLargePasses) {
+    const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
+    PassTimes times(*model);
+    const PassCost assumed = times.cost(/*stops_before_head=*/true);
+    EXPECT_GT(assumed.pass, assumed.token);
+    EXPECT_GT(assumed.token, 0.0);
+    times.add(100, 0, 1500);
+    const PassCost guessed = times.cost(true);
+    EXPECT_NEAR(guessed.of(100, 0, 0), 1500, 1);
+    EXPECT_NEAR(guessed.token / guessed.pass, assumed.token / assumed.pass, 1e-6);
+    for (int i = 0; i < 50; ++i) {
+        times.add(1, 0, 1010);
+        times.add(50, 0, 1500);
+    }
+    const PassCost learned = times.cost(true);
+    EXPECT_NEAR(learned.token, 10, 0.5);
+    EXPECT_NEAR(learned.pass, 1000, 5);
+    EXPECT_EQ(learned.row, 0.0);
+    EXPECT_GT(times.cost(/*stops_before_head=*/false).row, 0.0);
 }
 
 TEST_F(KvCacheTest, AStateIsRestoredUnchanged) {
@@ -101,16 +119,79 @@ TEST_F(KvCacheTest, AStateOfAnotherLengthIsRejected) {
     EXPECT_TRUE(other.tokens().empty());
 }
 
-class ParkedTextsTest : public EngineParts {
+class OtherTextsTest : public EngineParts {
 protected:
     KvCache & cache = decoder->cache();
-    const std::vector<llama_token> text = tokens_of("The quick brown fox jumps over the lazy dog again");
 
     std::vector<float> logits_after(Sequence & any, const std::vector<llama_token> & tokens) {
         any.append(tokens.data(), tokens.size());
         const float * logits = any.logits();
         return {logits, logits + model->n_vocab()};
     }
+    std::vector<llama_token> distinct_text(llama_token seed, size_t n) const {
+        std::vector<llama_token> tokens;
+        for (size_t i = 0; i < n; ++i)
+            tokens.push_back(200 + (seed * 97 + static_cast<llama_token>(i) * 31) % (model->n_vocab() - 200));
+        return tokens;
+    }
+};
+
+class KeptTextsTest : public OtherTextsTest {
+protected:
+    // Returns how many tokens of the text the sequence found in the cache.
+    int64_t n_reused_by(const std::vector<llama_token> & tokens) {
+        const int64_t before = sequence.counts().tokens_reused;
+        sequence.truncate(0);
+        logits_after(sequence, tokens);
+        return sequence.counts().tokens_reused - before;
+    }
+    std::vector<llama_token> row_of(llama_token seed_of_template, llama_token seed) const {
+        std::vector<llama_token> tokens = distinct_text(seed_of_template, 100);
+        const std::vector<llama_token> own = distinct_text(1000 + seed, 40);
+        tokens.insert(tokens.end(), own.begin(), own.end());
+        return tokens;
+    }
+};
+
+TEST_F(KeptTextsTest, AreMoreThanTheSlots) {
+    for (llama_token seed = 0; seed < 9; ++seed) EXPECT_EQ(n_reused_by(distinct_text(seed, 50)), 0) << seed;
+    for (llama_token seed = 0; seed < 9; ++seed) EXPECT_EQ(n_reused_by(distinct_text(seed, 50)), 49) << seed;
+}
+
+TEST_F(KeptTextsTest, GiveTheLogitsOfAFreshText) {
+    const std::vector<float> expected = logits_after(sequence, row_of(1, 1));
+    for (llama_token seed = 2; seed < 5; ++seed) n_reused_by(row_of(seed, seed));
+    EXPECT_EQ(n_reused_by(row_of(1, 2)), 100);
+    EXPECT_EQ(n_reused_by(row_of(1, 1)), 139);
+    const float * got = sequence.logits();
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
+}
+
+// 5 beginnings of 100 tokens and 500 ends of 40 do not fit into 1,024 cells.
+TEST_F(KeptTextsTest, LoseTheirOwnEndsBeforeWhatTheyShare) {
+    for (llama_token row = 0; row < 100; ++row) {
+        for (llama_token seed = 0; seed < 5; ++seed) {
+            const int64_t n_reused = n_reused_by(row_of(seed, 5 * row + seed));
+            if (row > 1) {
+                ASSERT_EQ(n_reused, 100) << row << ", " << seed;
+            }
+        }
+    }
+    EXPECT_EQ(cache.n_parked(), 0u);
+}
+
+TEST_F(KeptTextsTest, AreNotMadeOfTheFewTokensThatAStreamTakesBack) {
+    logits_after(sequence, distinct_text(1, 100));
+    sequence.truncate(90);
+    sequence.append(7);
+    sequence.logits();
+    for (const Slot & slot : cache.slots().all()) EXPECT_EQ(slot.cached.empty(), &slot != &sequence.slot());
+}
+
+class ParkedTextsTest : public OtherTextsTest {
+protected:
+    const std::vector<llama_token> text = tokens_of("The quick brown fox jumps over the lazy dog again");
+
     // Opens a stream, lets it decode the tokens, and closes it.
     std::vector<float> decode_and_close(const std::vector<llama_token> & tokens) {
         Sequence closed(decoder, {}, cancelled);
@@ -119,12 +200,6 @@ protected:
     void park_all() {
         while (cache.make_room()) {
         }
-    }
-    std::vector<llama_token> distinct_text(llama_token seed, size_t n) const {
-        std::vector<llama_token> tokens;
-        for (size_t i = 0; i < n; ++i)
-            tokens.push_back(200 + (seed * 97 + static_cast<llama_token>(i) * 31) % (model->n_vocab() - 200));
-        return tokens;
     }
 };
 

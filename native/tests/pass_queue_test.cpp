@@ -77,7 +77,7 @@ TEST_F(PassQueues, LogitsGoBeforeTexts) {
     text.n_text = tokens.size();
     text.n_rows = 1;
     logits.kind = PassRequest::Kind::logits;
-    PassScheduler scheduler(small_batches->runner(), small_batches->cache(), few.n_batch, /*by_time=*/false);
+    PassScheduler scheduler(small_batches->runner(), small_batches->cache(), /*by_time=*/false);
 
     const PassScheduler::Pass first = scheduler.select({&text, &logits}, false);
     EXPECT_EQ(first.kind, PassRequest::Kind::logits);

@@ -1,6 +1,7 @@
 // Random scripts for streams, called stories. Each story is run alone, with every request in its own passes, and then
-// together with others on several threads. In the second run, all stories share passes, and tokens that leave the cache
-// are parked. In full precision both runs must give the same tokens.
+// together with others on several threads. In the second run, all stories share passes, tokens that leave the cache are
+// parked, some streams write drafts, and hidden states are read between tokens. In full precision both runs must give
+// the same tokens.
 //
 // ELIZA_STRESS_STORIES=N runs N of them on each model (default 50).
 
@@ -18,6 +19,7 @@
 #include <random>
 #include <thread>
 
+#include "engine/model/model.h"
 #include "mtp_test_model.h"
 #include "test_session.h"
 
@@ -31,20 +33,29 @@ struct Told {
     std::vector<double> scores;
 };
 
+// The reference leaves out what must not change a story.
+enum class Telling { reference, with_everything };
+
 class Storyteller {
 public:
-    Storyteller(const ContextHandle & context, uint32_t seed, std::mutex & opening)
-        : context_(context), opening_(opening), random_(seed) {}
+    Storyteller(const ContextHandle & context, std::string model, uint32_t seed, std::mutex & opening, Telling telling)
+        : context_(context),
+          model_(std::move(model)),
+          n_layers_(llama_model_n_layer(Model::load(model_, {})->get())),
+          opening_(opening),
+          random_(seed),
+          telling_(telling) {}
 
     Told tell() {
         const char * strategies[] = {"auto", "tree", "skip-ahead", "token-by-token"};
         strategy_ = strategies[draw(4)];
         draft_max_ = draw(3) == 0 ? 1 + draw(5) : 0;
+        drafts_itself_ = draw(2) == 0;
         open_stream();
         read(prompt());
         const int n_chapters = 3 + draw(4);
         for (int i = 0; i < n_chapters; ++i) {
-            switch (draw(8)) {
+            switch (draw(9)) {
                 case 0:
                 case 1: generate(1 + draw(14)); break;
                 case 2: choose(ELIZA_TRIE_ARGMAX); break;
@@ -53,6 +64,7 @@ public:
                 case 5: save_and_restore(); break;
                 case 6: cancel(); break;
                 case 7: go_back(); break;
+                case 8: read_hidden_states(); break;
             }
         }
         return told_;
@@ -72,8 +84,11 @@ private:
     void open_stream() {
         stream_.reset();
         eliza_llm_stream_config_t cfg = full_precision_config();
-        cfg.draft_min = draft_max_ > 0 ? 1 : 0;
-        cfg.draft_max = draft_max_;
+        if (telling_ == Telling::with_everything && draft_max_ > 0) {
+            cfg.draft_min = 1;
+            cfg.draft_max = draft_max_;
+            cfg.mtp_drafter_path = drafts_itself_ ? model_.c_str() : nullptr;  // its drafts are accepted
+        }
         // No other thread may change the context's strategy before the stream is open.
         const std::lock_guard<std::mutex> lock(opening_);
         eliza_inference_set_option(context_.get(), "strategy", strategy_, nullptr);
@@ -177,6 +192,25 @@ private:
         chapter("cancel");
     }
 
+    // Generates a few tokens, so that a draft may be pending, and reads the hidden states of other tokens after them.
+    void read_hidden_states() {
+        generate(1 + draw(3));
+        std::vector<int32_t> tokens = tokenize(context_, " and something else entirely comes next", false);
+        tokens[static_cast<size_t>(draw(4))] += draw(3);
+        const std::vector<int32_t> layers = {draw(2) == 0 ? 1 : n_layers_};  // the last one runs the whole pass
+        const auto n_kept = static_cast<uint64_t>(draw(9));
+        if (telling_ == Telling::with_everything) {
+            std::vector<float> states(4096);
+            ErrorText error;
+            const int status = eliza_inference_llm_stream_hidden_states(stream_.get(), tokens.data(), tokens.size(),
+                                                                        n_kept, layers.data(), layers.size(), 1,
+                                                                        states.data(), states.size(), error.out());
+            // llama.cpp does not name all layers of all models. A failed call leaves the stream as it was, too.
+            EXPECT_TRUE(status == 0 || (status == ELIZA_ERR_NOT_IMPLEMENTED && layers[0] != n_layers_)) << error.text();
+        }
+        generate(4 + draw(6));
+    }
+
     void go_back() {
         text_.resize(std::max<size_t>(1, text_.size() - static_cast<size_t>(draw(6))));
         eliza_inference_llm_stream_reset_keep(stream_.get(), static_cast<int32_t>(text_.size()));
@@ -184,10 +218,14 @@ private:
     }
 
     const ContextHandle & context_;
+    const std::string model_;
+    const int32_t n_layers_;
     std::mutex & opening_;
     std::mt19937 random_;
+    const Telling telling_;
     const char * strategy_ = "auto";
     int draft_max_ = 0;
+    bool drafts_itself_ = false;
     StreamHandle stream_{nullptr, eliza_inference_llm_stream_close};
     std::vector<int32_t> text_;
     Told told_;
@@ -200,11 +238,15 @@ struct StressModel {
 
 class SharedPassesStress : public testing::TestWithParam<StressModel> {
 protected:
-    ContextHandle context(const char * batching, const char * parking) const {
+    static std::string model_path() {
         const char * arch = GetParam().arch;
+        return arch != nullptr ? mtp_model_path({arch, MtpHead::random}) : f32_model_path();
+    }
+
+    static ContextHandle context(const char * batching, const char * parking) {
         return create(
             {{"n_ctx", "8192"}, {"n_slots", "8"}, {"n_threads", "1"}, {"batching", batching}, {"parking", parking}},
-            arch != nullptr ? mtp_model_path({arch, MtpHead::random}) : f32_model_path());
+            model_path());
     }
 
     // Returns true if both tokens were about equally probable after the text, so that rounding may decide.
@@ -225,14 +267,16 @@ TEST_P(SharedPassesStress, EveryStoryEndsAsItDoesAlone) {
     std::mutex opening;
     std::vector<Told> expected, got(static_cast<size_t>(n_stories));
     for (int i = 0; i < n_stories; ++i) {
-        expected.push_back(Storyteller(alone, static_cast<uint32_t>(i), opening).tell());
+        const auto seed = static_cast<uint32_t>(i);
+        expected.push_back(Storyteller(alone, model_path(), seed, opening, Telling::reference).tell());
     }
     std::atomic<int> next{0};
     std::vector<std::thread> threads;
     for (int t = 0; t < n_threads; ++t) {
         threads.emplace_back([&] {
             for (int i = next++; i < n_stories; i = next++) {
-                got[static_cast<size_t>(i)] = Storyteller(together, static_cast<uint32_t>(i), opening).tell();
+                Storyteller teller(together, model_path(), static_cast<uint32_t>(i), opening, Telling::with_everything);
+                got[static_cast<size_t>(i)] = teller.tell();
             }
         });
     }

@@ -131,7 +131,8 @@ inline Output push(const StreamHandle & stream, int32_t max_tokens) {
     return output;
 }
 
-// Generates n tokens. Another thread cancels each call, every time a little later. The next call continues.
+// Generates n tokens. The first call is cancelled before it begins, and another thread cancels each later call, every
+// time a little later. The next call continues.
 inline std::vector<int32_t> push_despite_cancels(const StreamHandle & stream, size_t n) {
     std::vector<int32_t> tokens;
     int n_cancelled = 0;
@@ -140,8 +141,9 @@ inline std::vector<int32_t> push_despite_cancels(const StreamHandle & stream, si
             std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
             eliza_inference_llm_stream_cancel(stream.get());
         });
+        if (pause_us == 0) canceller.join();
         const Output output = push(stream, static_cast<int32_t>(n - tokens.size()));
-        canceller.join();
+        if (canceller.joinable()) canceller.join();
         tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
         n_cancelled += output.status == ELIZA_ERR_CANCELLED ? 1 : 0;
         if (output.status < 0 && output.status != ELIZA_ERR_CANCELLED) {

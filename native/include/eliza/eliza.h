@@ -104,7 +104,7 @@ typedef struct {
     int32_t label;                /* index of the chosen label, from 0 */
     int32_t forward_passes;       /* in addition to the prompt's forward passes */
     int32_t prompt_tokens;        /* tokens in the prompt */
-    int32_t prompt_tokens_cached; /* of those, already in the slot's KV cache */
+    int32_t prompt_tokens_cached; /* of those, not decoded because the KV cache held them */
     double logprob;               /* natural logarithm of the label's probability among the labels */
 } eliza_choice_t;
 
@@ -175,10 +175,28 @@ ELIZA_API int32_t eliza_inference_rank(EliInferenceContext * ctx, const char * p
 ELIZA_API int eliza_inference_embed_supported(void); /* 1 */
 
 /* Computes the embedding of a text of `len` bytes, normalized to unit length. `pooling` is 1 (mean over the
- * tokens), 2 (first token) or 3 (last token). Writes *out_dim floats. If *out_dim exceeds `cap`, only *out_dim
- * is written and the call returns ELIZA_ERR_INVALID_ARG. `out` may be NULL if `cap` is 0. */
+ * tokens), 2 (first token), 3 (last token), or 0 (what the model's file says; if it says nothing, the mean). Writes
+ * *out_dim floats. If *out_dim exceeds `cap`, only *out_dim is written and the call returns ELIZA_ERR_INVALID_ARG.
+ * `out` may be NULL if `cap` is 0. */
 ELIZA_API int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t len, int pooling, float * out,
                                     size_t cap, int * out_dim, char ** err);
+
+/* Computes the embeddings of n texts, at most 1024, one after the other in `out`, as eliza_inference_embed() does.
+ * Short texts share forward passes. With in_windows = 1, a text that is longer than the model allows is read in
+ * overlapping windows, and its embedding is the average of theirs; otherwise such a text is an error. */
+ELIZA_API int32_t eliza_inference_embed_texts(EliInferenceContext * ctx, const char * const * texts,
+                                              const uint64_t * lengths, uint64_t n, int32_t pooling, int32_t in_windows,
+                                              float * out, uint64_t cap, int * out_dim, char ** err);
+
+ELIZA_API int eliza_inference_rerank_supported(void); /* 1 */
+
+/* Writes the relevance of n documents, at most 1024, for a query, as computed by a reranker: a model whose file has the
+ * pooling "rank". The higher, the more relevant; the values have no fixed range. Other models return
+ * ELIZA_ERR_NOT_IMPLEMENTED.
+ */
+ELIZA_API int32_t eliza_inference_rerank(EliInferenceContext * ctx, const char * query, uint64_t query_len,
+                                         const char * const * documents, const uint64_t * lengths, uint64_t n,
+                                         float * out, uint64_t cap, char ** err);
 
 /* ---- Tokens ----------------------------------------------------------------------------------- */
 
@@ -221,13 +239,9 @@ ELIZA_API void eliza_inference_free_tokens(int * tokens);
  *                 local devices. Requires a library built with that backend. The connection is neither
  *                 authenticated nor encrypted: use it on private networks only
  * Before the first stream is opened:
- *   n_ctx         tokens in the KV cache, shared by all slots unless kv_unified is "off";
+ *   n_ctx         tokens in the KV cache, shared by all slots, which also share the cells of equal prompts;
  *                 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, which is the number of streams that can be open at once, 1 to 64 (default 8)
- *   kv_unified    "on" (default): the slots share the n_ctx cells of the KV cache, and equal prompts share cells.
- *                 "off": each slot has n_ctx cells of its own, so no stream takes the room of another.
- *                 Decisions are then slower: only single tokens of several streams share a pass, and no pass
- *                 decodes several decisions
  *   n_batch       prompt tokens per forward pass, 1 to 65536 (default 512); values above n_ctx act like n_ctx
  *   parking       "on" (default): tokens that leave a full KV cache move to host memory, and they return when a
  *                 prompt begins with the same tokens. At most n_ctx tokens are kept there. "off": they are

@@ -140,6 +140,12 @@ typedef struct {
  * position: 0 to 1024, or -1 (default) = off. */
 ELIZA_API int eliza_inference_llm_stream_set_logprobs(EliLlmStream * stream, int n_top, char ** err);
 
+/* Like eliza_inference_llm_stream_prefill(), but the tokens are decoded only when something needs the logits after
+ * them, in one pass with the labels or endings that follow. That call then returns the errors of decoding, and
+ * the stream keeps the tokens. A stream with a progress callback decodes the tokens at once. */
+ELIZA_API int32_t eliza_inference_llm_stream_append(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                                    char ** err);
+
 /* Like eliza_inference_llm_stream_prefill(), and also writes the log-probability of each of these tokens, given all
  * tokens before it. Each token has 1 + n_top entries in `out`: the token itself, then the n_top most probable tokens at
  * its position in descending order. The first token of a conversation has NaN and no alternatives (token -1). `cap` is
@@ -160,11 +166,22 @@ ELIZA_API int eliza_inference_llm_hidden_states_supported(void); /* 1 */
  * and "n_embd". The values are not normalized to unit length. `cap` is the number of values for which `out` has room.
  * The tokens are not appended, and the stream is unchanged, also on failure.
  *
- * If no other request is in the same forward pass, the pass stops after the deepest of these layers, and the KV cache
- * does not keep its tokens. The first n_kept tokens are decoded completely beforehand, so later calls find them. */
+ * If all requests in a forward pass are for hidden states, the pass stops after the deepest of their layers, and the KV
+ * cache does not keep its tokens. The first n_kept tokens are decoded completely beforehand, so later calls find them.
+ */
 ELIZA_API int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
                                                            uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
                                                            uint64_t n_rows, float * out, uint64_t cap, char ** err);
+
+ELIZA_API int eliza_inference_llm_pooled_states_supported(void); /* 1 */
+
+/* The same, but writes means of the hidden states over ranges of these tokens: for each of n_layers layers, for each of
+ * n_ranges ranges, n_embd values. `ranges` has the begin and the end of each range, as indices of `tokens`. The tokens
+ * from the first range on are always read; of the tokens before it, those that the KV cache does not hold. */
+ELIZA_API int32_t eliza_inference_llm_stream_pooled_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                                           uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
+                                                           const uint64_t * ranges, uint64_t n_ranges, float * out,
+                                                           uint64_t cap, char ** err);
 
 ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
 
@@ -323,7 +340,7 @@ ELIZA_API EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * 
 ELIZA_API int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode);
 
 /* Appends a prompt and chooses one of the prepared labels after it, in one call: the same as
- * eliza_inference_llm_stream_prefill(), eliza_inference_set_choices() with ELIZA_TRIE_STOP_AT_LEAF,
+ * eliza_inference_llm_stream_append(), eliza_inference_set_choices() with ELIZA_TRIE_STOP_AT_LEAF,
  * eliza_inference_token_trie_scores() if `logprobs_out` is not NULL, eliza_inference_llm_stream_generate(), and
  * eliza_inference_llm_stream_stats() if `stats` is not NULL. `mode` is an eliza_trie_mode. Writes the tokens of the
  * chosen label into tokens_out, which has room for the longest label. Returns the number of these tokens, or a negative

@@ -116,6 +116,9 @@ std::shared_ptr<Object> require_object(const HandleTable<Object, Handle> & table
     return object;
 }
 
+// Opens a stream and returns its handle. Throws Error.
+EliLlmStream * open_stream(EliInferenceContext * ctx, InferenceContext::OpenRequest request);
+
 std::shared_ptr<InferenceContext> require_context(EliInferenceContext * handle);
 std::shared_ptr<StreamEntry> require_stream(EliLlmStream * handle);
 

@@ -33,24 +33,32 @@ std::vector<std::string> read_labels(const char * const * labels, uint64_t n_lab
     return require_texts(labels, n_labels, "labels");
 }
 
-eliza_llm_stream_config_t stream_config(const eliza_choose_options_t & options) {
-    eliza_llm_stream_config_t config = any_slot(options.cache_key);
+InferenceContext::OpenRequest open_request(const eliza_choose_options_t & options) {
+    InferenceContext::OpenRequest request;
+    request.stream.slot.cache_key = options.cache_key != nullptr ? options.cache_key : "";
     if (options.mode == ELIZA_TRIE_SAMPLE) {
-        config.temperature = options.temperature == 0.0f ? 1.0f : options.temperature;
+        request.stream.sampling.temperature = options.temperature == 0.0f ? 1.0f : options.temperature;
     }
-    return config;
+    return request;
 }
 
-// Chooses a label after the prompt of n_prompt tokens that the stream has just read.
-eliza_choice_t choose(Stream & stream, size_t n_prompt, const PreparedChoices & labels, int mode,
-                      std::vector<double> * logprobs, std::vector<llama_token> & tokens) {
+struct Chosen {
+    eliza_choice_t choice{};
+    std::vector<llama_token> tokens;
+    std::vector<double> logprobs;  // of all labels, if wanted
+};
+
+// Chooses a label after the prompt of n_prompt tokens that the stream has read since `before`.
+Chosen choose(Stream & stream, const eliza_llm_stream_stats_t & before, size_t n_prompt, const PreparedChoices & labels,
+              int mode, bool wants_logprobs) {
+    Chosen chosen;
     stream.set_choices(labels, mode | ELIZA_TRIE_STOP_AT_LEAF);
-    if (logprobs != nullptr) {
-        *logprobs = stream.leaf_scores();
+    if (wants_logprobs) {
+        chosen.logprobs = stream.leaf_scores();
     }
     stream.generate(0, [&](const Stream::Step & step) {
         if (step.token) {
-            tokens.push_back(*step.token);
+            chosen.tokens.push_back(*step.token);
         }
         return true;
     });
@@ -59,28 +67,20 @@ eliza_choice_t choose(Stream & stream, size_t n_prompt, const PreparedChoices & 
         throw Error(ELIZA_ERR_CONTEXT_FULL, "context full: no room for the rest of the label (option n_ctx)");
     }
     const eliza_llm_stream_stats_t stats = stream.stats();
-    eliza_choice_t result{};
-    result.label = leaf->index;
-    result.forward_passes = static_cast<int32_t>(stats.forward_passes - stats.prompt_passes);
-    result.prompt_tokens = static_cast<int32_t>(n_prompt);
-    result.prompt_tokens_cached = static_cast<int32_t>(stats.prompt_tokens_reused);
-    result.logprob = leaf->logprob;
-    return result;
+    chosen.choice.label = leaf->index;
+    chosen.choice.forward_passes = static_cast<int32_t>(stats.forward_passes - stats.prompt_passes -
+                                                        (before.forward_passes - before.prompt_passes));
+    chosen.choice.prompt_tokens = static_cast<int32_t>(n_prompt);
+    chosen.choice.prompt_tokens_cached = static_cast<int32_t>(stats.prompt_tokens_reused - before.prompt_tokens_reused);
+    chosen.choice.logprob = leaf->logprob;
+    return chosen;
 }
 
-int choose_one(EliInferenceContext * ctx, const char * prompt, std::shared_ptr<const PreparedChoices> given,
-               const eliza_choose_options_t & options, eliza_choice_t * result, double * probabilities_out,
-               char ** err) {
-    return after_prompt(ctx, prompt, std::move(given), options.plain_prompt != 0, stream_config(options), err,
-                        [&](Stream & stream, size_t n_prompt, const std::shared_ptr<const PreparedChoices> & labels) {
-                            std::vector<double> logprobs;
-                            std::vector<llama_token> tokens;
-                            *result = choose(stream, n_prompt, *labels, options.mode,
-                                             probabilities_out != nullptr ? &logprobs : nullptr, tokens);
-                            std::transform(logprobs.begin(), logprobs.end(), probabilities_out,
-                                           [](double logprob) { return std::exp(logprob); });
-                            return ELIZA_OK;
-                        });
+int write(const Chosen & chosen, eliza_choice_t * result, double * probabilities_out) {
+    *result = chosen.choice;
+    std::transform(chosen.logprobs.begin(), chosen.logprobs.end(), probabilities_out,
+                   [](double logprob) { return std::exp(logprob); });
+    return ELIZA_OK;
 }
 
 }  // namespace
@@ -100,8 +100,18 @@ int32_t eliza_inference_choose(EliInferenceContext * ctx, const char * prompt, c
     return with_context(ctx, err, [&](InferenceContext & context) {
         require(result != nullptr, "result is NULL");
         const eliza_choose_options_t read = read_options(options);
-        return choose_one(ctx, prompt, context.prepare_choices(read_labels(labels, n_labels)), read, result,
-                          probabilities_out, err);
+        const std::vector<std::string> texts = read_labels(labels, n_labels);
+        SplitPrompt split = split_prompt(prompt);
+        auto prepared = split.spaces.empty() ? nullptr : PreparedChoices::led(*context.model(), texts, split.spaces);
+        if (prepared == nullptr) {
+            split.text += split.spaces;
+            prepared = context.prepare_choices(texts);
+        }
+        return after_prompt(
+            ctx, split.text, read.plain_prompt != 0, open_request(read), err, [&](Stream & stream, size_t n_prompt) {
+                return write(choose(stream, {}, n_prompt, *prepared, read.mode, probabilities_out != nullptr), result,
+                             probabilities_out);
+            });
     });
 }
 
@@ -111,7 +121,12 @@ int32_t eliza_inference_choose_prepared(EliInferenceContext * ctx, const char * 
     return guarded(err, [&] {
         require(result != nullptr, "result is NULL");
         const eliza_choose_options_t read = read_options(options);
-        return choose_one(ctx, prompt, require_choices(labels), read, result, probabilities_out, err);
+        return after_prompt(ctx, prompt, require_choices(labels), read.plain_prompt != 0, open_request(read), err,
+                            [&](Stream & stream, size_t n_prompt, const auto & prepared) {
+                                return write(
+                                    choose(stream, {}, n_prompt, *prepared, read.mode, probabilities_out != nullptr),
+                                    result, probabilities_out);
+                            });
     });
 }
 
@@ -130,17 +145,20 @@ int32_t eliza_inference_llm_stream_choose(EliLlmStream * stream, const int32_t *
         if (logprobs_out != nullptr) {
             require_room("logprobs_cap", labels->trie()->trie.n_leaves(), "labels", logprobs_cap);
         }
-        s.prefill(tokens, n);
-        std::vector<double> logprobs;
-        std::vector<llama_token> written;
-        const eliza_choice_t chosen =
-            choose(s, n, *labels, mode, logprobs_out != nullptr ? &logprobs : nullptr, written);
-        *result = chosen;
-        std::copy(written.begin(), written.end(), tokens_out);
-        std::copy(logprobs.begin(), logprobs.end(), logprobs_out);
+        if (s.max_tokens() > 0 && labels->longest() > static_cast<size_t>(s.max_tokens())) {
+            throw invalid_argument("max_tokens of the stream: expected at least " + std::to_string(labels->longest()) +
+                                   ", the tokens of " + at("labels", labels->longest_choice()) + ", got " +
+                                   std::to_string(s.max_tokens()));
+        }
+        const eliza_llm_stream_stats_t before = s.stats();
+        s.append(tokens, n);
+        const Chosen chosen = choose(s, before, n, *labels, mode, logprobs_out != nullptr);
+        *result = chosen.choice;
+        std::copy(chosen.tokens.begin(), chosen.tokens.end(), tokens_out);
+        std::copy(chosen.logprobs.begin(), chosen.logprobs.end(), logprobs_out);
         if (stats != nullptr) {
             write_stats(s, stats, sizeof_stats);
         }
-        return static_cast<int>(written.size());
+        return static_cast<int>(chosen.tokens.size());
     });
 }

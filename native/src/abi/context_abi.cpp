@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "abi/boundary.h"
+#include "json_input.h"
 #include "log.h"
 #include "token_piece.h"
 
@@ -201,12 +202,29 @@ namespace {
 
 Pooling pooling_from(int pooling) {
     switch (pooling) {
+        case 0: return LLAMA_POOLING_TYPE_UNSPECIFIED;
         case 1: return LLAMA_POOLING_TYPE_MEAN;
         case 2: return LLAMA_POOLING_TYPE_CLS;
         case 3: return LLAMA_POOLING_TYPE_LAST;
         default:
-            throw invalid_argument("pooling: expected 1 (mean), 2 (first) or 3 (last), got " + std::to_string(pooling));
+            throw invalid_argument("pooling: expected 0 (the model's), 1 (mean), 2 (first) or 3 (last), got " +
+                                   std::to_string(pooling));
     }
+}
+
+std::vector<std::string_view> read_texts(const char * const * texts, const uint64_t * lengths, uint64_t n,
+                                         const char * name) {
+    require(n == 0 || (texts != nullptr && lengths != nullptr), "a list of texts or of their lengths is NULL");
+    constexpr uint64_t max_texts = 1024;  // of one call, which cannot be interrupted by its caller's thread
+    if (n > max_texts) {
+        throw invalid_argument(std::string(name) + ": expected at most " + std::to_string(max_texts) + ", got " +
+                               std::to_string(n));
+    }
+    std::vector<std::string_view> all;
+    for (size_t i = 0; i < n; ++i) {
+        all.push_back(require_text(texts[i], lengths[i], at(name, i).c_str()));
+    }
+    return all;
 }
 
 }  // namespace
@@ -220,8 +238,40 @@ int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t l
         const std::string_view bytes = require_text(text, len, "text");
         *out_dim = context.embedding_size();
         require_room("cap", static_cast<uint64_t>(*out_dim), "numbers", cap);
-        const std::vector<float> embedding = context.embed(bytes, type);
+        const std::vector<float> embedding = context.embed({bytes}, type, Embedder::LongTexts::rejected)[0];
         std::copy(embedding.begin(), embedding.end(), out);
+    });
+}
+
+int32_t eliza_inference_embed_texts(EliInferenceContext * ctx, const char * const * texts, const uint64_t * lengths,
+                                    uint64_t n, int32_t pooling, int32_t in_windows, float * out, uint64_t cap,
+                                    int * out_dim, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(out_dim != nullptr, "out_dim is NULL");
+        require(out != nullptr || cap == 0, "out is NULL");
+        const Pooling type = pooling_from(pooling);
+        const std::vector<std::string_view> all = read_texts(texts, lengths, n, "texts");
+        *out_dim = context.embedding_size();
+        require_room("cap", static_cast<uint64_t>(*out_dim) * n, "numbers", cap);
+        const auto long_texts = in_windows != 0 ? Embedder::LongTexts::in_windows : Embedder::LongTexts::rejected;
+        for (const std::vector<float> & embedding : context.embed(all, type, long_texts)) {
+            out = std::copy(embedding.begin(), embedding.end(), out);
+        }
+    });
+}
+
+int eliza_inference_rerank_supported(void) { return 1; }
+
+int32_t eliza_inference_rerank(EliInferenceContext * ctx, const char * query, uint64_t query_len,
+                               const char * const * documents, const uint64_t * lengths, uint64_t n, float * out,
+                               uint64_t cap, char ** err) {
+    return with_context(ctx, err, [&](InferenceContext & context) {
+        require(out != nullptr || cap == 0, "out is NULL");
+        const std::string_view text = require_text(query, query_len, "query");
+        const std::vector<std::string_view> all = read_texts(documents, lengths, n, "documents");
+        require_room("cap", n, "numbers", cap);
+        const std::vector<float> scores = context.rerank(text, all);
+        std::copy(scores.begin(), scores.end(), out);
     });
 }
 

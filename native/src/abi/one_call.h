@@ -21,51 +21,59 @@ Options read_options_struct(const Options * given) {
         return options;
     }
     if (given->size < sizeof given->size || given->size > sizeof options) {
-        throw invalid_argument("options.size is " + std::to_string(given->size) + ", expected at most " +
-                               std::to_string(sizeof options) + ", the size of the struct");
+        throw invalid_argument("options.size: expected " + std::to_string(sizeof given->size) + " to " +
+                               std::to_string(sizeof options) + ", the size of the struct, got " +
+                               std::to_string(given->size));
     }
     std::memcpy(&options, given, given->size);
     return options;
 }
 
-inline eliza_llm_stream_config_t any_slot(const char * cache_key) {
-    eliza_llm_stream_config_t config{};
-    config.slot_id = -1;
-    config.n_gpu_layers = -1;
-    config.prompt_cache_key = cache_key;
-    return config;
+// A prompt without the spaces at its end, and these spaces. In most vocabularies a space belongs to the word after it,
+// so the spaces become the beginning of each label: the tokens are then those of the whole text.
+struct SplitPrompt {
+    std::string text, spaces;
+};
+
+inline SplitPrompt split_prompt(const char * prompt) {
+    require(prompt != nullptr, "prompt is NULL");
+    const std::string text = prompt;
+    const size_t n_text = text.find_last_not_of(' ') + 1;  // 0 if there is nothing but spaces
+    return n_text == 0 ? SplitPrompt{text, ""} : SplitPrompt{text.substr(0, n_text), text.substr(n_text)};
 }
 
-// Runs `body(Stream &, size_t n_prompt, labels)` on a new stream that has read the prompt of n_prompt tokens.
-//
-// The labels continue the prompt with the tokens that the whole text would have: in most vocabularies a space belongs
-// to the word after it, so spaces at the end of the prompt move to the beginning of each label.
+// Runs `body(Stream &, size_t n_prompt)` on a new stream that has read the prompt of n_prompt tokens.
 template <typename Body>
-int after_prompt(EliInferenceContext * ctx, const char * prompt, std::shared_ptr<const PreparedChoices> labels,
-                 bool plain_prompt, const eliza_llm_stream_config_t & config, char ** err, Body body) {
-    require(prompt != nullptr, "prompt is NULL");
-    const std::shared_ptr<Model> model = require_context(ctx)->model();
-    std::string text = prompt;
-    const size_t n_text = text.find_last_not_of(' ') + 1;  // 0 if there is nothing but spaces
-    if (n_text > 0 && n_text < text.size()) {
-        if (auto led = labels->with_lead(*model, text.substr(n_text))) {
-            labels = std::move(led);
-            text.resize(n_text);
-        }
-    }
-    const std::vector<llama_token> tokens = model->tokenize(text, /*add_special=*/true, !plain_prompt);
+int after_prompt(EliInferenceContext * ctx, const std::string & prompt, bool plain_prompt,
+                 InferenceContext::OpenRequest request, char ** err, Body body) {
+    const std::vector<llama_token> tokens =
+        require_context(ctx)->model()->tokenize(prompt, /*add_special=*/true, !plain_prompt);
     require(!tokens.empty(), "the prompt is empty");
+    request.takes_any_types = true;
     // The stream has a handle, so that destroying the context also closes this stream and ends the call.
-    EliLlmStream * stream = eliza_inference_llm_stream_open(ctx, &config, err);
-    if (stream == nullptr) {
-        return last_status();
-    }
+    EliLlmStream * stream = open_stream(ctx, std::move(request));
     const int status = with_stream(stream, err, [&](Stream & s) {
-        s.prefill(tokens.data(), tokens.size());
-        return body(s, tokens.size(), labels);
+        s.append(tokens.data(), tokens.size());
+        return body(s, tokens.size());
     });
     eliza_inference_llm_stream_close(stream);
     return status;
+}
+
+// The same with prepared labels: `body(Stream &, size_t n_prompt, labels)`.
+template <typename Body>
+int after_prompt(EliInferenceContext * ctx, const char * prompt, std::shared_ptr<const PreparedChoices> labels,
+                 bool plain_prompt, InferenceContext::OpenRequest request, char ** err, Body body) {
+    SplitPrompt split = split_prompt(prompt);
+    if (!split.spaces.empty()) {
+        if (auto led = labels->with_lead(*require_context(ctx)->model(), split.spaces)) {
+            labels = std::move(led);
+        } else {
+            split.text += split.spaces;
+        }
+    }
+    return after_prompt(ctx, split.text, plain_prompt, std::move(request), err,
+                        [&](Stream & stream, size_t n_prompt) { return body(stream, n_prompt, labels); });
 }
 
 }  // namespace eliza

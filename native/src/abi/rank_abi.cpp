@@ -104,7 +104,9 @@ int32_t eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, Eli
     return guarded(err, [&] {
         require_outputs(ranked_out, ranking_out);
         const eliza_rank_options_t read = read_options_struct(options);
-        return after_prompt(ctx, prompt, require_choices(labels), read.plain_prompt != 0, any_slot(read.cache_key), err,
+        InferenceContext::OpenRequest request;
+        request.stream.slot.cache_key = read.cache_key != nullptr ? read.cache_key : "";
+        return after_prompt(ctx, prompt, require_choices(labels), read.plain_prompt != 0, std::move(request), err,
                             [&](Stream & stream, size_t, const std::shared_ptr<const PreparedChoices> & after) {
                                 return rank(stream, {{}, after}, options, ranked_out, cap, ranking_out);
                             });

@@ -132,20 +132,23 @@ int pull(EliLlmStream * stream, int64_t most_us, StepWriter writer, uint64_t * n
 
 }  // namespace
 
+EliLlmStream * eliza::open_stream(EliInferenceContext * ctx, InferenceContext::OpenRequest request) {
+    auto entry = std::make_shared<StreamEntry>();
+    entry->stream = require_context(ctx)->open_stream(std::move(request));
+    entry->context = ctx;
+    EliLlmStream * handle = streams().add(std::move(entry));
+    // If another thread has just destroyed the context, it may not have seen this stream, so close it here.
+    if (contexts().find(ctx) == nullptr) {
+        eliza_inference_llm_stream_close(handle);
+        throw invalid_argument("the context is destroyed");
+    }
+    return handle;
+}
+
 EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const eliza_llm_stream_config_t * cfg,
                                                char ** err) {
     EliLlmStream * handle = nullptr;
-    with_context(ctx, err, [&](InferenceContext & context) {
-        auto entry = std::make_shared<StreamEntry>();
-        entry->stream = context.open_stream(read_config(cfg));
-        entry->context = ctx;
-        handle = streams().add(std::move(entry));
-        // If another thread has just destroyed the context, it may not have seen this stream, so close it here.
-        if (contexts().find(ctx) == nullptr) {
-            eliza_inference_llm_stream_close(std::exchange(handle, nullptr));
-            throw invalid_argument("the context is destroyed");
-        }
-    });
+    guarded(err, [&] { handle = open_stream(ctx, read_config(cfg)); });
     return handle;
 }
 
@@ -153,6 +156,13 @@ int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * to
     return with_stream(stream, err, [&](Stream & s) {
         require(tokens != nullptr || n == 0, "tokens is NULL");
         s.prefill(tokens, n);
+    });
+}
+
+int32_t eliza_inference_llm_stream_append(EliLlmStream * stream, const int32_t * tokens, uint64_t n, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(tokens != nullptr || n == 0, "tokens is NULL");
+        s.append(tokens, n);
     });
 }
 
@@ -177,6 +187,27 @@ int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const in
         require(out != nullptr || cap == 0, "out is NULL");
         require(n_layers <= cap, "cap: expected room for each layer");
         s.hidden_states(tokens, n, n_kept, {layers, layers + n_layers}, n_rows, out, cap);
+    });
+}
+
+int eliza_inference_llm_pooled_states_supported(void) { return 1; }
+
+int32_t eliza_inference_llm_stream_pooled_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                                 uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
+                                                 const uint64_t * ranges, uint64_t n_ranges, float * out, uint64_t cap,
+                                                 char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(tokens != nullptr || n == 0, "tokens is NULL");
+        require(layers != nullptr || n_layers == 0, "layers is NULL");
+        require(ranges != nullptr || n_ranges == 0, "ranges is NULL");
+        require(out != nullptr || cap == 0, "out is NULL");
+        require(n_layers <= cap && n_ranges <= cap, "cap: expected room for each layer and range");
+        require(n_ranges <= INT32_MAX, "too many ranges");
+        std::vector<Stream::TokenRange> parts;
+        for (size_t i = 0; i < n_ranges; ++i) {
+            parts.push_back({ranges[2 * i], ranges[2 * i + 1]});
+        }
+        s.pooled_states(tokens, n, n_kept, {layers, layers + n_layers}, parts, out, cap);
     });
 }
 

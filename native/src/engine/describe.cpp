@@ -27,6 +27,17 @@ Json devices() {
     return list;
 }
 
+// How the model's file says that the values of tokens become an embedding, or the score of a reranker.
+const char * pooling_name(const Model & model) {
+    switch (model.get()->hparams.pooling_type) {
+        case LLAMA_POOLING_TYPE_MEAN: return "mean";
+        case LLAMA_POOLING_TYPE_CLS: return "cls";
+        case LLAMA_POOLING_TYPE_LAST: return "last";
+        case LLAMA_POOLING_TYPE_RANK: return "rank";
+        default: return "none";
+    }
+}
+
 // Lists the devices in the order of the layers they compute. Consecutive layers on one device are one entry; the output
 // head counts as the last layer.
 Json placement(const llama_model * model) {
@@ -146,6 +157,8 @@ std::string InferenceContext::describe() {
     of_model.add("n_vocab", shared->n_vocab());
     of_model.add("n_ctx_train", llama_model_n_ctx_train(model));
     of_model.add("n_embd", llama_model_n_embd(model));
+    of_model.add("architecture", shared->architecture());
+    of_model.add("pooling", pooling_name(*shared));
     of_model.add("n_layer", llama_model_n_layer(model));
     of_model.add("generates", shared->is_causal());
     of_model.add("mtp_head", shared->has_mtp_head());
@@ -160,6 +173,8 @@ std::string InferenceContext::describe() {
     Json & of_passes = facts.add("passes", Json::object());
     of_passes.add("batching", passes.are_shared && shared->can_share_passes() ? "auto" : "off");
     of_passes.add("n_slots", passes.n_slots);
+    const KvCache::Sequences sequences = Decoder::sequences_for(*shared, passes.n_slots);
+    of_passes.add("n_texts", sequences.n_slots + sequences.n_kept);
     of_passes.add("n_batch", passes.n_batch);
     of_passes.add("n_ctx", passes.n_ctx);
     of_passes.add("slot_wait_ms", passes.slot_wait_ms);

@@ -2,27 +2,47 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "engine/pass/batch.h"
 #include "error.h"
+#include "json_input.h"
+#include "llama-model.h"
 #include "log.h"
 
 namespace eliza {
 namespace {
 
-// A context for this many tokens is kept for later calls. Longer input gets a larger context, which is freed
-// afterwards.
+// A context for this many tokens is kept. Longer input gets a larger context, which the next shorter input frees.
 constexpr size_t kept_room = 512;
+
+// Texts that share a pass: without a KV cache, the costs of attention grow with the square of the pass.
+constexpr size_t max_texts = 32;
+constexpr size_t room_of_texts = 256;  // tokens
 
 // llama.cpp stores a row of logits for every token of a pass that computes embeddings. This limits their memory.
 constexpr size_t most_row_bytes = size_t{64} << 20;
 
+std::vector<float> unit_vector(const std::vector<float> & values) {
+    const double sum = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+    if (!(sum > 0.0) || !std::isfinite(sum)) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "the model's embedding is zero or not finite");
+    }
+    std::vector<float> unit(values.size());
+    std::transform(values.begin(), values.end(), unit.begin(),
+                   [&](float value) { return static_cast<float>(value / std::sqrt(sum)); });
+    return unit;
+}
+
 }  // namespace
 
 Embedder::Embedder(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads)
-    : model_(std::move(model)), threads_(std::move(threads)) {}
+    : model_(std::move(model)),
+      threads_(std::move(threads)),
+      states_(llama_model_n_layer(model_->get()), llama_model_n_embd(model_->get())) {}
 
 size_t Embedder::most_tokens() const { return static_cast<size_t>(llama_model_n_ctx_train(model_->get())); }
 
@@ -42,9 +62,18 @@ size_t Embedder::tokens_a_pass() const {
     return std::clamp<size_t>(most_row_bytes / row_bytes, 32, kept_room);
 }
 
-// Ensures that context_ is empty, has room for n_tokens tokens and uses this pooling.
+Pooling Embedder::own_pooling() const {
+    const Pooling pooling = model_->get()->hparams.pooling_type;
+    const bool is_known =
+        pooling == LLAMA_POOLING_TYPE_MEAN || pooling == LLAMA_POOLING_TYPE_CLS || pooling == LLAMA_POOLING_TYPE_LAST;
+    return is_known ? pooling : LLAMA_POOLING_TYPE_MEAN;
+}
+
+// Ensures that context_ is empty, has room for a pass or a text of n_tokens tokens and uses this pooling.
 void Embedder::make_context(Pooling pooling, size_t n_tokens) {
-    if (context_ != nullptr && pooling_ == pooling && llama_n_ctx(context_.get()) >= n_tokens) {
+    const size_t room = std::max(n_tokens, std::min(kept_room, most_tokens()));
+    const size_t has = context_ != nullptr && pooling_ == pooling ? llama_n_ctx(context_.get()) : 0;
+    if (has >= room && (has <= kept_room || room > kept_room)) {
         if (llama_memory_t memory = llama_get_memory(context_.get())) {
             llama_memory_clear(memory, true);
         }
@@ -52,28 +81,34 @@ void Embedder::make_context(Pooling pooling, size_t n_tokens) {
     }
     context_.reset();
     llama_context_params params = llama_context_default_params();
-    params.n_ctx = static_cast<uint32_t>(std::max(n_tokens, std::min(kept_room, most_tokens())));
+    params.n_ctx = static_cast<uint32_t>(room);
     params.n_batch = takes_passes() ? static_cast<uint32_t>(tokens_a_pass()) : params.n_ctx;
     params.n_ubatch = params.n_batch;
-    params.n_seq_max = 1;
+    params.n_seq_max = takes_passes() ? 1 : max_texts;
+    params.kv_unified = true;
     params.n_threads = params.n_threads_batch = threads_->size();
     params.embeddings = true;
     params.pooling_type = pooling;
     params.no_perf = true;
     params.abort_callback = is_cancelled;
     params.abort_callback_data = this;
+    if (takes_passes()) {
+        params.cb_eval = on_tensor;
+        params.cb_eval_user_data = this;
+    }
     context_ = model_->new_context(params, "for embeddings");
     threads_->attach_to(context_.get());
     pooling_ = pooling;
 }
 
-void Embedder::decode(const std::vector<llama_token> & tokens, size_t begin, size_t end) {
-    Batch batch;
-    for (size_t i = begin; i < end; ++i) {
-        batch.add(tokens[i], static_cast<llama_pos>(i), {0}, true);
-    }
+bool Embedder::on_tensor(ggml_tensor * tensor, bool ask, void * embedder) {
+    LayerRows & states = static_cast<Embedder *>(embedder)->states_;
+    return states.wants(*tensor) && (ask || states.take(*tensor));
+}
+
+void Embedder::decode(Batch & batch) {
     const LlamaErrorCapture capture;
-    ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(end - begin, 0));
+    ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(static_cast<size_t>(batch.n_tokens()), 0));
     turn.watch();
     if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
@@ -82,45 +117,97 @@ void Embedder::decode(const std::vector<llama_token> & tokens, size_t begin, siz
 }
 
 // Decodes the tokens, in as many passes as they need, and calls on_vector for each position from `first` to `end`.
-void Embedder::each_vector(const std::vector<llama_token> & tokens, size_t first, size_t end,
-                           const OnVector & on_vector) {
+//
+// With `may_stop`, the passes stop after the final norm, before the output head. The first pass runs to its end and
+// shows whether the output of that norm is what llama.cpp returns as the embedding.
+void Embedder::each_vector(const Tokens & tokens, size_t first, size_t end, bool may_stop, const OnVector & on_vector) {
+    const int32_t last_layer = llama_model_n_layer(model_->get());
     make_context(LLAMA_POOLING_TYPE_NONE, tokens.size());
     for (size_t begin = 0; begin < end;) {
-        const size_t end_of_pass = std::min(begin + llama_n_batch(context_.get()), tokens.size());
-        decode(tokens, begin, end_of_pass);
-        for (size_t i = std::max(begin, first); i < std::min(end_of_pass, end); ++i) {
-            const float * values = llama_get_embeddings_ith(context_.get(), static_cast<int32_t>(i - begin));
+        const size_t n = std::min<size_t>(llama_n_batch(context_.get()), tokens.size() - begin);
+        const bool stops = may_stop && stops_before_head_.value_or(false);
+        const bool compares = may_stop && !stops_before_head_.has_value();
+        states_.begin_pass(stops || compares ? std::vector<int32_t>{last_layer} : std::vector<int32_t>{}, stops);
+        Batch batch;
+        for (size_t i = 0; i < n; ++i) {
+            batch.add(tokens[begin + i], static_cast<llama_pos>(begin + i), {0}, true);
+        }
+        decode(batch);
+        bool is_same = true;
+        for (size_t i = 0; i < n; ++i) {
+            const float * state = states_.row(last_layer, {n, n}, i, i);
+            const float * values = stops ? state : llama_get_embeddings_ith(context_.get(), static_cast<int32_t>(i));
             if (values == nullptr) {
                 throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
             }
-            on_vector(i, values);
+            is_same = is_same && state != nullptr && std::equal(values, values + size(), state);
+            if (const size_t position = begin + i; position >= first && position < end) {
+                on_vector(position, values);
+            }
         }
-        begin = end_of_pass;
+        if (compares) {
+            stops_before_head_ = is_same;
+        }
+        begin += n;
     }
 }
 
-// llama.cpp pools only tokens of the same pass, so this function pools them. For mean pooling, it returns the sum,
-// because embed() scales the vector to length 1.
-std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & tokens, Pooling pooling) {
-    std::vector<double> pooled(static_cast<size_t>(size()), 0.0);
+// llama.cpp pools only tokens of the same pass, so this function pools them.
+std::vector<float> Embedder::pool_passes(const Tokens & tokens, Pooling pooling) {
     const size_t first = pooling == LLAMA_POOLING_TYPE_LAST ? tokens.size() - 1 : 0;
     const size_t end = pooling == LLAMA_POOLING_TYPE_CLS ? 1 : tokens.size();
-    each_vector(tokens, first, end, [&](size_t, const float * values) {
-        for (size_t j = 0; j < pooled.size(); ++j) {
-            pooled[j] += values[j];
-        }
+    std::vector<double> sum(static_cast<size_t>(size()), 0.0);
+    each_vector(tokens, first, end, /*may_stop=*/true, [&](size_t, const float * values) {
+        std::transform(sum.begin(), sum.end(), values, sum.begin(), [](double a, float b) { return a + b; });
     });
-    return pooled;
+    std::vector<float> mean(sum.size());
+    std::transform(sum.begin(), sum.end(), mean.begin(),
+                   [&](double value) { return static_cast<float>(value / static_cast<double>(end - first)); });
+    return mean;
 }
 
-std::vector<double> Embedder::pool_one_pass(const std::vector<llama_token> & tokens, Pooling pooling) {
-    make_context(pooling, tokens.size());
-    decode(tokens, 0, tokens.size());
-    const float * values = llama_get_embeddings_seq(context_.get(), 0);
-    if (values == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
+// Decodes some of the sequences in one pass.
+void Embedder::pool_one_pass(const std::vector<Tokens> & sequences, size_t begin, size_t end, Pooling pooling,
+                             std::vector<std::vector<float>> & out) {
+    Batch batch;
+    for (size_t i = begin; i < end; ++i) {
+        const auto id = static_cast<llama_seq_id>(i - begin);
+        for (size_t at = 0; at < sequences[i].size(); ++at) {
+            batch.add(sequences[i][at], static_cast<llama_pos>(at), {id}, true);
+        }
     }
-    return {values, values + size()};
+    make_context(pooling, static_cast<size_t>(batch.n_tokens()));
+    decode(batch);
+    const auto width = static_cast<ptrdiff_t>(pooling == LLAMA_POOLING_TYPE_RANK ? llama_model_n_cls_out(model_->get())
+                                                                                 : static_cast<uint32_t>(size()));
+    for (size_t i = begin; i < end; ++i) {
+        const float * values = llama_get_embeddings_seq(context_.get(), static_cast<llama_seq_id>(i - begin));
+        if (values == nullptr) {
+            throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
+        }
+        out.emplace_back(values, values + width);
+    }
+}
+
+// Returns the pooled values of each sequence.
+std::vector<std::vector<float>> Embedder::pool(const std::vector<Tokens> & sequences, Pooling pooling) {
+    std::vector<std::vector<float>> pooled;
+    for (size_t begin = 0; begin < sequences.size();) {
+        if (takes_passes() && pooling != LLAMA_POOLING_TYPE_RANK) {
+            pooled.push_back(pool_passes(sequences[begin++], pooling));
+            continue;
+        }
+        size_t end = begin + 1;
+        for (size_t n = sequences[begin].size(); end < std::min(sequences.size(), begin + max_texts); ++end) {
+            n += sequences[end].size();
+            if (n > room_of_texts) {
+                break;
+            }
+        }
+        pool_one_pass(sequences, begin, end, pooling, pooled);
+        begin = end;
+    }
+    return pooled;
 }
 
 bool Embedder::is_cancelled(void * embedder) {
@@ -129,22 +216,22 @@ bool Embedder::is_cancelled(void * embedder) {
 }
 
 // The number of tokens is checked before they are read.
-void Embedder::check(const char * name, size_t n_tokens) const {
+void Embedder::check(const std::string & name, size_t n_tokens) const {
     if (!model_->can_embed()) {
         throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
                     "llama.cpp cannot compute embeddings with the architecture " + model_->architecture());
     }
     if (n_tokens == 0) {
-        throw invalid_argument(std::string(name) + ": expected at least 1 token, got none");
+        throw invalid_argument(name + ": expected at least 1 token, got none");
     }
     if (n_tokens > most_tokens()) {
-        throw invalid_argument(std::string(name) + ": expected at most " + std::to_string(most_tokens()) +
-                               " tokens, got " + std::to_string(n_tokens));
+        throw invalid_argument(name + ": expected at most " + std::to_string(most_tokens()) + " tokens, got " +
+                               std::to_string(n_tokens));
     }
 }
 
-// Runs `work`, which decodes n_tokens tokens, while no other call runs.
-void Embedder::run(size_t n_tokens, CancelFlag & cancelled, const std::function<void()> & work) {
+// Runs `work` while no other call runs.
+void Embedder::run(CancelFlag & cancelled, const std::function<void()> & work) {
     const std::lock_guard<std::mutex> lock(mutex_);
     try {
         cancelled.throw_if_set();  // while it waited for another call
@@ -157,30 +244,139 @@ void Embedder::run(size_t n_tokens, CancelFlag & cancelled, const std::function<
         throw;
     }
     cancelled_ = nullptr;
-    if (n_tokens > kept_room) {
-        context_.reset();
+}
+
+// Returns the text's tokens, or if they are too many, overlapping windows of them. Each window has the special tokens
+// that the model expects at the ends of a text.
+std::vector<Embedder::Tokens> Embedder::windows_of(std::string_view text) const {
+    Tokens whole = model_->tokenize_whole(text, /*add_special=*/true, /*parse_special=*/false);
+    if (whole.size() <= most_tokens()) {
+        return {std::move(whole)};
+    }
+    const Tokens inner = model_->tokenize_whole(text, /*add_special=*/false, /*parse_special=*/false);
+    const auto found = std::search(whole.begin(), whole.end(), inner.begin(), inner.end());
+    const size_t n_special = whole.size() - inner.size();
+    if (found == whole.end() || n_special >= most_tokens()) {
+        return {std::move(whole)};  // which is rejected
+    }
+    const size_t n_window = most_tokens() - n_special, step = std::max<size_t>(1, n_window - n_window / 4);
+    std::vector<Tokens> windows;
+    for (size_t begin = 0;; begin += step) {
+        const size_t end = std::min(begin + n_window, inner.size());
+        Tokens & window = windows.emplace_back(whole.begin(), found);
+        window.insert(window.end(), inner.begin() + static_cast<ptrdiff_t>(begin),
+                      inner.begin() + static_cast<ptrdiff_t>(end));
+        window.insert(window.end(), found + static_cast<ptrdiff_t>(inner.size()), whole.end());
+        if (end == inner.size()) {
+            return windows;
+        }
     }
 }
 
-std::vector<float> Embedder::embed(std::string_view text, Pooling pooling, CancelFlag & cancelled) {
-    const std::vector<llama_token> tokens = model_->tokenize_whole(text, /*add_special=*/true, /*parse_special=*/false);
-    check("text", tokens.size());
-    std::vector<double> pooled;
-    run(tokens.size(), cancelled,
-        [&] { pooled = takes_passes() ? pool_passes(tokens, pooling) : pool_one_pass(tokens, pooling); });
-    double sum = 0.0;
-    for (const double value : pooled) {
-        sum += value * value;
+std::vector<std::vector<float>> Embedder::embed(const std::vector<std::string_view> & texts, Pooling pooling,
+                                                LongTexts long_texts, CancelFlag & cancelled) {
+    std::vector<Tokens> sequences;
+    std::vector<size_t> n_windows;
+    for (size_t i = 0; i < texts.size(); ++i) {
+        const size_t n_before = sequences.size();
+        if (long_texts == LongTexts::in_windows) {
+            std::vector<Tokens> windows = windows_of(texts[i]);
+            std::move(windows.begin(), windows.end(), std::back_inserter(sequences));
+        } else {
+            sequences.push_back(model_->tokenize_whole(texts[i], /*add_special=*/true, /*parse_special=*/false));
+        }
+        n_windows.push_back(sequences.size() - n_before);
+        check(texts.size() == 1 ? "text" : at("texts", i), sequences.back().size());
     }
-    if (!(sum > 0.0) || !std::isfinite(sum)) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the model's embedding is zero or not finite");
+    std::vector<std::vector<float>> pooled;
+    run(cancelled,
+        [&] { pooled = pool(sequences, pooling == LLAMA_POOLING_TYPE_UNSPECIFIED ? own_pooling() : pooling); });
+    std::vector<std::vector<float>> embeddings;
+    size_t next = 0;
+    for (const size_t n : n_windows) {
+        std::vector<float> sum(static_cast<size_t>(size()), 0.0f);
+        for (const size_t end = next + n; next < end; ++next) {
+            const auto weight = static_cast<float>(sequences[next].size());
+            const std::vector<float> unit = unit_vector(pooled[next]);
+            std::transform(sum.begin(), sum.end(), unit.begin(), sum.begin(),
+                           [&](float a, float b) { return a + weight * b; });
+        }
+        embeddings.push_back(unit_vector(sum));
     }
-    std::vector<float> embedding;
-    embedding.reserve(pooled.size());
-    for (const double value : pooled) {
-        embedding.push_back(static_cast<float>(value / std::sqrt(sum)));
+    return embeddings;
+}
+
+// Returns the tokens of a query and a document as rerankers expect them. llama-server writes them in the same way.
+Embedder::Tokens Embedder::pair_of(std::string_view query, std::string_view document) const {
+    if (const char * form = llama_model_chat_template(model_->get(), "rerank")) {
+        std::vector<std::pair<std::string, bool>> pieces;  // and whether a piece is from the template
+        for (std::string_view rest = form; !rest.empty();) {
+            const bool is_query = rest.substr(0, 7) == "{query}", is_document = rest.substr(0, 10) == "{document}";
+            if (is_query || is_document) {
+                pieces.emplace_back(is_query ? query : document, false);
+                rest.remove_prefix(is_query ? 7 : 10);
+            } else {
+                const size_t next = std::min(rest.find('{', 1), rest.size());
+                pieces.emplace_back(rest.substr(0, next), true);
+                rest.remove_prefix(next);
+            }
+        }
+        const auto tokens_of = [&](const std::string & text, bool parse_special) {
+            return model_->tokenize_whole(text, /*add_special=*/false, parse_special);
+        };
+        // Only the template may contain control tokens. Otherwise the text is tokenized as a whole.
+        const bool is_safe = std::all_of(pieces.begin(), pieces.end(), [&](const auto & piece) {
+            return piece.second || tokens_of(piece.first, true) == tokens_of(piece.first, false);
+        });
+        std::string whole;
+        Tokens in_pieces;
+        for (const auto & [text, of_template] : pieces) {
+            whole += text;
+            const Tokens more = is_safe ? Tokens() : tokens_of(text, of_template);
+            in_pieces.insert(in_pieces.end(), more.begin(), more.end());
+        }
+        return is_safe ? tokens_of(whole, true) : in_pieces;
     }
-    return embedding;
+    const llama_vocab * vocab = model_->vocab();
+    const llama_token eos =
+        llama_vocab_eos(vocab) != LLAMA_TOKEN_NULL ? llama_vocab_eos(vocab) : llama_vocab_sep(vocab);
+    Tokens tokens;
+    const auto add = [&](std::string_view text) {
+        const Tokens more = model_->tokenize_whole(text, /*add_special=*/false, /*parse_special=*/false);
+        tokens.insert(tokens.end(), more.begin(), more.end());
+    };
+    const auto add_if = [&](bool wanted, llama_token token) { tokens.insert(tokens.end(), wanted ? 1 : 0, token); };
+    add_if(llama_vocab_get_add_bos(vocab), llama_vocab_bos(vocab));
+    add(query);
+    add_if(llama_vocab_get_add_eos(vocab), eos);
+    add_if(llama_vocab_get_add_sep(vocab), llama_vocab_sep(vocab));
+    add(document);
+    add_if(llama_vocab_get_add_eos(vocab), eos);
+    return tokens;
+}
+
+std::vector<float> Embedder::rerank(std::string_view query, const std::vector<std::string_view> & documents,
+                                    CancelFlag & cancelled) {
+    if (model_->get()->hparams.pooling_type != LLAMA_POOLING_TYPE_RANK) {
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "the model is not a reranker: the pooling of its file is not \"rank\"");
+    }
+    if (model_->get()->cls == nullptr && model_->get()->cls_out == nullptr) {
+        throw Error(ELIZA_ERR_BUNDLE_INVALID,
+                    "the model cannot rerank: its pooling is \"rank\", but its file has no classification head (the "
+                    "tensor cls or cls.output)");
+    }
+    std::vector<Tokens> sequences;
+    for (size_t i = 0; i < documents.size(); ++i) {
+        sequences.push_back(pair_of(query, documents[i]));
+        check("the query with " + at("documents", i), sequences.back().size());
+    }
+    std::vector<std::vector<float>> pooled;
+    run(cancelled, [&] { pooled = pool(sequences, LLAMA_POOLING_TYPE_RANK); });
+    std::vector<float> scores;
+    for (const std::vector<float> & values : pooled) {
+        scores.push_back(values[0]);
+    }
+    return scores;
 }
 
 void Embedder::embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions,
@@ -202,9 +398,9 @@ void Embedder::embed_tokens(const llama_token * tokens, size_t n, const int32_t 
     const auto first = static_cast<size_t>(positions[0]);
     const auto end = static_cast<size_t>(positions[n_positions - 1]) + 1;
     std::vector<float> rows;  // on failure, `out` is not written
-    run(n, cancelled, [&] {
+    run(cancelled, [&] {
         const int32_t * wanted = positions;
-        each_vector({tokens, tokens + n}, first, end, [&](size_t position, const float * values) {
+        each_vector({tokens, tokens + n}, first, end, /*may_stop=*/false, [&](size_t position, const float * values) {
             if (position == static_cast<size_t>(*wanted)) {
                 rows.insert(rows.end(), values, values + size());
                 ++wanted;

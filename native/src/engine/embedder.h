@@ -1,4 +1,5 @@
-// Computes embeddings, one vector for each text, in a separate llama_context. Safe from any thread.
+// Computes embeddings, one vector for each text, and relevance scores, in a separate llama_context. Safe from any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "cancel_flag.h"
 #include "engine/base/compute_threads.h"
 #include "engine/model/model.h"
+#include "engine/pass/layer_rows.h"
 
 namespace eliza {
 
@@ -24,9 +26,19 @@ public:
     // Returns the number of values in an embedding.
     int32_t size() const { return llama_model_n_embd_out(model_->get()); }
 
-    // Returns the embedding, scaled to length 1. Throws an Error if the text has no tokens, or more tokens than the
-    // context length that the model was trained with. Setting `cancelled` ends the call.
-    std::vector<float> embed(std::string_view text, Pooling pooling, CancelFlag & cancelled);
+    // What happens to a text with more tokens than the context length that the model was trained with: an Error, or the
+    // weighted average of the embeddings of overlapping windows.
+    enum class LongTexts { rejected, in_windows };
+
+    // Returns the embeddings, scaled to length 1. Short texts share forward passes. LLAMA_POOLING_TYPE_UNSPECIFIED is
+    // the model's own pooling. Throws an Error if a text has no tokens. Setting `cancelled` ends the call.
+    std::vector<std::vector<float>> embed(const std::vector<std::string_view> & texts, Pooling pooling,
+                                          LongTexts long_texts, CancelFlag & cancelled);
+
+    // Returns the relevance of each document for the query. Throws an Error if the model is not a reranker, or a query
+    // with a document has too many tokens.
+    std::vector<float> rerank(std::string_view query, const std::vector<std::string_view> & documents,
+                              CancelFlag & cancelled);
 
     // Writes the model's values for the tokens at these ascending positions, size() for each, as they are. Throws an
     // Error for tokens outside the vocabulary, positions outside the tokens, and too many tokens.
@@ -34,25 +46,34 @@ public:
                       CancelFlag & cancelled);
 
 private:
+    using Tokens = std::vector<llama_token>;
     using OnVector = std::function<void(size_t position, const float * values)>;
 
     static bool is_cancelled(void * embedder);
-    size_t most_tokens() const;  // limit for one call of embed()
+    static bool on_tensor(ggml_tensor * tensor, bool ask, void * embedder);
+    size_t most_tokens() const;  // in one sequence
     bool takes_passes();
     size_t tokens_a_pass() const;
+    Pooling own_pooling() const;
     void make_context(Pooling pooling, size_t n_tokens);
-    void check(const char * name, size_t n_tokens) const;
-    void run(size_t n_tokens, CancelFlag & cancelled, const std::function<void()> & work);
-    void each_vector(const std::vector<llama_token> & tokens, size_t first, size_t end, const OnVector & on_vector);
-    std::vector<double> pool_passes(const std::vector<llama_token> & tokens, Pooling pooling);
-    std::vector<double> pool_one_pass(const std::vector<llama_token> & tokens, Pooling pooling);
-    void decode(const std::vector<llama_token> & tokens, size_t begin, size_t end);
+    void check(const std::string & name, size_t n_tokens) const;
+    void run(CancelFlag & cancelled, const std::function<void()> & work);
+    std::vector<Tokens> windows_of(std::string_view text) const;
+    Tokens pair_of(std::string_view query, std::string_view document) const;
+    std::vector<std::vector<float>> pool(const std::vector<Tokens> & sequences, Pooling pooling);
+    void pool_one_pass(const std::vector<Tokens> & sequences, size_t begin, size_t end, Pooling pooling,
+                       std::vector<std::vector<float>> & out);
+    std::vector<float> pool_passes(const Tokens & tokens, Pooling pooling);
+    void each_vector(const Tokens & tokens, size_t first, size_t end, bool may_stop, const OnVector & on_vector);
+    void decode(class Batch & batch);
 
     const std::shared_ptr<Model> model_;
     const std::shared_ptr<ComputeThreads> threads_;       // must outlive the context
     std::atomic<const CancelFlag *> cancelled_{nullptr};  // of the running call
     std::mutex mutex_;                                    // guards the members below
     std::optional<bool> takes_passes_;
+    LayerRows states_;
+    std::optional<bool> stops_before_head_;  // a pass may stop after the final norm, whose output is the embedding
     llama_context_ptr context_;
     Pooling pooling_ = LLAMA_POOLING_TYPE_UNSPECIFIED;
 };

@@ -50,7 +50,7 @@ std::shared_ptr<Model> InferenceContext::model_locked() {
         const std::shared_ptr<Model> model = Model::load(
             model_path_,
             {options_.n_gpu_layers, options_.use_mmap, options_.devices, options_.with_mtp_head, options_.lora},
-            progress_);
+            progress_, &is_closed_);
         if (model->is_assistant() || !model->has_trunk()) {
             throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + model_path_ + " contains only an " +
                                                       (model->is_assistant() ? "assistant" : "MTP head") +
@@ -93,8 +93,8 @@ bool InferenceContext::has_open_streams_locked() const {
 }
 
 void InferenceContext::close() {
+    is_closed_ = true;  // before locking, because a thread that loads the model holds the mutex
     std::unique_lock<std::mutex> lock(mutex_);
-    is_closed_ = true;
     for (RunningCall * call : running_calls_) {
         call->cancelled.set();
     }
@@ -156,6 +156,13 @@ std::shared_ptr<ComputeThreads> InferenceContext::threads_locked() {
     return threads_;
 }
 
+// Returns the settings of a decoder that exists already, if possible with the default types: another decoder would need
+// a KV cache of its own.
+DecoderSettings InferenceContext::usual_settings_locked() const {
+    const bool has_other_only = !decoders_.empty() && decoders_.count({}) == 0;
+    return has_other_only ? decoders_.begin()->first : DecoderSettings{};
+}
+
 std::shared_ptr<Decoder> InferenceContext::decoder_locked(const DecoderSettings & settings) {
     if (is_closed_) {
         throw invalid_argument("the context is destroyed");
@@ -193,9 +200,15 @@ std::shared_ptr<Embedder> InferenceContext::embedder() {
     return embedder_;
 }
 
-std::vector<float> InferenceContext::embed(std::string_view text, Pooling pooling) {
+std::vector<std::vector<float>> InferenceContext::embed(const std::vector<std::string_view> & texts, Pooling pooling,
+                                                        Embedder::LongTexts long_texts) {
     RunningCall call(*this);
-    return embedder()->embed(text, pooling, call.cancelled);
+    return embedder()->embed(texts, pooling, long_texts, call.cancelled);
+}
+
+std::vector<float> InferenceContext::rerank(std::string_view query, const std::vector<std::string_view> & documents) {
+    RunningCall call(*this);
+    return embedder()->rerank(query, documents, call.cancelled);
 }
 
 void InferenceContext::embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions,
@@ -207,11 +220,13 @@ void InferenceContext::embed_tokens(const llama_token * tokens, size_t n, const 
 InferenceContext::NextToken InferenceContext::score_next(const llama_token * tokens, size_t n, llama_token target) {
     RunningCall call(*this);
     std::shared_ptr<Decoder> decoder;
+    DecoderSettings settings;
     SlotWish slot;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         model_locked()->check_tokens(&target, 1);
-        decoder = decoder_locked({});
+        settings = usual_settings_locked();
+        decoder = decoder_locked(settings);
         slot.most_wait = std::chrono::milliseconds(options_.slot_wait_ms);
     }
     try {
@@ -222,10 +237,10 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
         decoder->model().check_tokens(tokens, n);
     } catch (...) {
         decoder.reset();
-        note_opened({}, false);
+        note_opened(settings, false);
         throw;
     }
-    note_opened({}, true);
+    note_opened(settings, true);
     Sequence sequence(decoder, slot, call.cancelled);
     sequence.append(tokens, n);
     const float * logits = sequence.logits();
@@ -250,10 +265,12 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
                 model_.reset();
             }
         }
-        if (model_locked()->can_keep_snapshots()) {
+        if (request.takes_any_types) {
+            settings = usual_settings_locked();
+        } else if (model_locked()->can_keep_snapshots()) {
             settings.n_snapshots = snapshots_for(request.stream.draft.most);
         }
-        if (model_->has_mtp_head() && is_same_file(request.stream.draft.model_path, model_path_)) {
+        if (model_locked()->has_mtp_head() && is_same_file(request.stream.draft.model_path, model_path_)) {
             request.stream.draft.model_path.clear();
         }
         decoder = decoder_locked(settings);

@@ -2,6 +2,7 @@
 // and its decoders. Safe from any thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -37,8 +38,8 @@ public:
     // Like prepare_choices(), for the leaves of a payload.
     std::shared_ptr<const PreparedChoices> prepare_payload(std::string_view payload);
 
-    // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error. Cancels calls
-    // of score_next(), embed() and embed_tokens(), and waits for them.
+    // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error. Cancels a
+    // running load and calls of score_next(), embed() and embed_tokens(), and waits for them.
     void close();
 
     // Frees the model and the KV caches, unless a stream is open.
@@ -48,14 +49,17 @@ public:
         StreamConfig stream;
         KvTypes kv_types;
         std::optional<int32_t> n_gpu_layers;  // only the first stream's value has an effect
+        bool takes_any_types = false;         // if there are streams, use their cache instead of one with kv_types
     };
     std::shared_ptr<Stream> open_stream(OpenRequest request);
 
     // Returns the number of values in an embedding.
     int32_t embedding_size() { return embedder()->size(); }
 
-    // Returns the embedding of a text; see Embedder::embed().
-    std::vector<float> embed(std::string_view text, Pooling pooling);
+    // Returns the embeddings of texts, and the relevance of documents; see Embedder.
+    std::vector<std::vector<float>> embed(const std::vector<std::string_view> & texts, Pooling pooling,
+                                          Embedder::LongTexts long_texts);
+    std::vector<float> rerank(std::string_view query, const std::vector<std::string_view> & documents);
 
     // Writes the values of single tokens; see Embedder::embed_tokens().
     void embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions, float * out);
@@ -101,6 +105,7 @@ private:
     std::shared_ptr<Embedder> embedder();
     std::shared_ptr<Model> model_locked();
     std::shared_ptr<ComputeThreads> threads_locked();
+    DecoderSettings usual_settings_locked() const;
     std::shared_ptr<Decoder> decoder_locked(const DecoderSettings & settings);
     void note_opened(const DecoderSettings & settings, bool was_opened);
     ContextStage stage_locked() const;
@@ -122,7 +127,7 @@ private:
     };
     std::map<DecoderSettings, KnownDecoder> decoders_;
     bool stream_opened_ = false;
-    bool is_closed_ = false;
+    std::atomic<bool> is_closed_{false};
     std::set<RunningCall *> running_calls_;
     std::condition_variable call_ended_;
 };

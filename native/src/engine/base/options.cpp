@@ -36,7 +36,6 @@ const auto & before_loading = *new Table{
 const auto & before_opening = *new Table{
     number("n_ctx", &O::n_ctx, 0, max_ctx, "0 (from the model) to 16777216 tokens"),
     number("n_slots", &O::n_slots, 1, 64, "1 to 64"),
-    on_or_off("kv_unified", &O::kv_unified),
     number("n_batch", &O::n_batch, 1, 65536, "1 to 65536 tokens"),
     on_or_off("parking", &O::parks),
     number("n_threads", &O::n_threads, 0, 512, "0 (from the machine) to 512"),

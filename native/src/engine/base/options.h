@@ -32,7 +32,6 @@ struct Options {
 
     int32_t n_ctx = 0;
     int32_t n_slots = 8;
-    bool kv_unified = true;  // the slots share n_ctx cells; otherwise each slot has n_ctx cells
     int32_t n_batch = 512;
     bool parks = true;  // tokens that leave a full KV cache move to host memory, otherwise they are dropped
     int32_t n_threads = 0;

@@ -12,6 +12,9 @@ namespace eliza {
 namespace {
 
 size_t length_shared(const std::vector<llama_token> & held, const llama_token * text, size_t most) {
+    if (held.size() >= most && std::equal(text, text + most, held.begin())) {  // the usual case, in one memcmp
+        return most;
+    }
     const auto end = std::mismatch(text, text + most, held.begin(), held.end());
     return static_cast<size_t>(end.first - text);
 }
@@ -36,33 +39,34 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
     throw invalid_argument(option + ": expected one of " + known + ", got \"" + name + "\"");
 }
 
-KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
-                 bool parks)
+KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, Sequences sequences, bool parks)
     : model_(model),
       context_(context),
       types_(types),
-      is_unified_(context->get_cparams().kv_unified),
-      parks_(parks && is_unified_ && is_worth_parking(model)),
-      slots_(n_slots, !is_unified_) {
-    for (int32_t lane = n_lanes; lane-- > 0;) {
-        free_lanes_.push_back(n_slots + lane);
+      parks_(parks && is_worth_parking(model)),
+      slots_(sequences.n_slots, sequences.n_kept) {
+    for (int32_t lane = sequences.n_all(); lane-- > sequences.n_slots + sequences.n_kept;) {
+        free_lanes_.push_back(lane);
     }
 }
 
 std::string KvCache::describe() const {
-    return std::string(ggml_type_name(types_.k)) + "/" + ggml_type_name(types_.v) +
-           (is_unified_ ? "" : " in own cells of " + std::to_string(slots_.size()) + " slots") + " llama.cpp " +
+    return std::string(ggml_type_name(types_.k)) + "/" + ggml_type_name(types_.v) + " llama.cpp " +
            ELIZA_LLAMA_CPP_COMMIT;
 }
 
-size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most, bool may_copy) {
-    const size_t own = truncate(slot, length_shared(slot.cached, text, most));
+size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) {
+    const size_t n_common = length_shared(slot.cached, text, most);
+    if (n_common < slot.cached.size()) {
+        keep_end(slot, n_common);
+    }
+    const size_t own = truncate(slot, n_common);
     if (own == most || model_.is_recurrent()) {
         return own;  // A recurrent model has a state instead of cells, and no part of a state can be shared.
     }
-    const Slot * donor = nullptr;
+    Slot * donor = nullptr;
     size_t longest = own;
-    for (const Slot & other : slots_.all()) {
+    for (Slot & other : slots_.all()) {
         const size_t shared = length_shared(other.cached, text, most);
         if (shared > longest && llama_memory_seq_pos_min(memory(), other.id) <= static_cast<llama_pos>(own)) {
             longest = shared;
@@ -70,34 +74,23 @@ size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most, 
         }
     }
     if (unpark(slot, text, most, longest)) {
-        return take_prefix(slot, text, most, may_copy);
+        return take_prefix(slot, text, most);
     }
     if (donor == nullptr) {
         return own;
-    }
-    if (!is_unified_) {
-        return may_copy ? copy_prefix(slot, *donor, own, longest) : own;
     }
     // The cells are shared, not copied.
     slot.cached.reserve(longest);  // first, because it can fail
     llama_memory_seq_cp(memory(), donor->id, slot.id, static_cast<llama_pos>(own), static_cast<llama_pos>(longest));
     slot.cached.insert(slot.cached.end(), text + own, text + longest);
-    return longest;
-}
-
-// Copies the donor's first n cells if that takes less time than decoding the tokens that the slot lacks. llama.cpp can
-// only copy all cells of a slot. Returns how many tokens the slot then has.
-size_t KvCache::copy_prefix(Slot & slot, const Slot & donor, size_t own, size_t n) {
-    constexpr size_t copied_while_one_is_decoded = 64;  // cells
-    if ((n - own) * copied_while_one_is_decoded < llama_n_ctx_seq(context_)) {
-        return own;
+    slot.n_shared = longest;
+    if (slots_.is_kept_text(*donor) && longest == donor->cached.size()) {
+        truncate(*donor, 0);  // the slot holds all of it
+    } else {
+        donor->n_shared = std::max(donor->n_shared, longest);
+        slots_.touch(*donor);
     }
-    std::vector<llama_token> cached = donor.cached;  // copied first, because allocating could fail
-    llama_memory_seq_rm(memory(), slot.id, -1, -1);
-    llama_memory_seq_cp(memory(), donor.id, slot.id, -1, -1);
-    context_->memory_update(/*optimize=*/false);  // copies now, not in the next pass
-    slot.cached = std::move(cached);
-    return truncate(slot, n);
+    return longest;
 }
 
 size_t KvCache::truncate(Slot & slot, size_t n) {
@@ -112,8 +105,51 @@ size_t KvCache::truncate(Slot & slot, size_t n) {
         n = 0;
     }
     slot.cached.resize(n);
+    slot.n_shared = std::min(slot.n_shared, n);
     slot.n_revocable = 0;
     return n;
+}
+
+// ---- Kept texts -----------------------------------------------------------------------------------
+
+// Whether another text begins with the slot's first n tokens.
+bool KvCache::holds_elsewhere(const Slot & slot, size_t n) const {
+    return std::any_of(slots_.all().begin(), slots_.all().end(), [&](const Slot & other) {
+        return &other != &slot && length_shared(other.cached, slot.cached.data(), n) == n;
+    });
+}
+
+// Keeps the text of a slot that is about to lose all but its first n_left tokens, which another text shares.
+void KvCache::keep_end(Slot & slot, size_t n_left) {
+    constexpr size_t worth_keeping = 32;  // tokens; streams often take back a few
+    slot.n_shared = std::max(slot.n_shared, n_left);
+    const bool has_texts = slots_.size() < static_cast<int32_t>(slots_.all().size());
+    if (!has_texts || slot.cached.size() < n_left + worth_keeping || holds_elsewhere(slot, slot.cached.size())) {
+        return;
+    }
+    const auto is_empty = [](const Slot & text) { return text.cached.empty(); };
+    const auto is_any = [](const Slot &) { return true; };
+    Slot * text = slots_.least_recently_used_text(is_empty);
+    for (; text == nullptr; text = slots_.least_recently_used_text(is_empty)) {
+        if (!drop_end()) {
+            evict(*slots_.least_recently_used_text(is_any));
+        }
+    }
+    text->cached = slot.cached;  // first, because it can fail
+    llama_memory_seq_cp(memory(), slot.id, text->id, -1, -1);
+    text->n_shared = slot.n_shared;
+    slots_.touch(*text);
+}
+
+// Removes the end of the least recently used kept text that has one: the tokens that no other text has begun with.
+// Returns false if there is none.
+bool KvCache::drop_end() {
+    Slot * text = slots_.least_recently_used_text([](const Slot & kept) { return kept.cached.size() > kept.n_shared; });
+    if (text == nullptr) {
+        return false;
+    }
+    truncate(*text, holds_elsewhere(*text, text->n_shared) ? 0 : text->n_shared);
+    return true;
 }
 
 void KvCache::clear() {
@@ -133,6 +169,9 @@ bool KvCache::holds_window_of(const Slot & slot, size_t n) const {
 }
 
 bool KvCache::make_room() {
+    if (drop_end()) {
+        return true;
+    }
     Slot * slot = slots_.least_recently_used();
     if (slot == nullptr) {
         return false;
@@ -285,13 +324,26 @@ bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
             return true;
         }
         llama_memory_seq_rm(memory(), slot.id, -1, -1);
-    } while (check != StateCheck::not_finite && is_unified_ && make_room());
+    } while (check != StateCheck::not_finite && make_room());
     return false;
 }
 
 // ---- Lanes ----------------------------------------------------------------------------------------
 
-KvCache::Fork::Fork(KvCache & cache, const Slot * slot, int32_t n_lanes) : cache_(cache) {
+namespace {
+
+// A lane without cells takes about as long as one with this many.
+constexpr size_t cells_of_an_empty_lane = 32;
+
+}  // namespace
+
+double KvCache::lane_us(size_t n_cells) const {
+    return us_a_lane_cell_.load(std::memory_order_relaxed) * static_cast<double>(n_cells + cells_of_an_empty_lane);
+}
+
+KvCache::Fork::Fork(KvCache & cache, const Slot * slot, int32_t n_lanes)
+    : cache_(cache), n_cells_(slot != nullptr ? slot->cached.size() : 0) {
+    const int64_t start = llama_time_us();
     lanes_.assign(cache_.free_lanes_.end() - n_lanes, cache_.free_lanes_.end());
     cache_.free_lanes_.resize(cache_.free_lanes_.size() - static_cast<size_t>(n_lanes));
     for (const llama_seq_id lane : lanes_) {
@@ -299,12 +351,18 @@ KvCache::Fork::Fork(KvCache & cache, const Slot * slot, int32_t n_lanes) : cache
             llama_memory_seq_cp(cache_.memory(), slot->id, lane, -1, -1);
         }
     }
+    us_ = llama_time_us() - start;
 }
 
 KvCache::Fork::~Fork() {
+    const int64_t start = llama_time_us();
     for (const llama_seq_id lane : lanes_) {
         llama_memory_seq_rm(cache_.memory(), lane, -1, -1);
     }
+    us_ += llama_time_us() - start;
+    const double n_lane_cells = static_cast<double>(lanes_.size() * (n_cells_ + cells_of_an_empty_lane));
+    const double average = cache_.us_a_lane_cell_, latest = static_cast<double>(us_) / std::max(1.0, n_lane_cells);
+    cache_.us_a_lane_cell_ = average > 0.0 ? 0.9 * average + 0.1 * latest : latest;
     // This cannot allocate, because the lanes were in this vector before.
     cache_.free_lanes_.insert(cache_.free_lanes_.end(), lanes_.begin(), lanes_.end());
 }

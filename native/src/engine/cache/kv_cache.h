@@ -1,4 +1,6 @@
-// The contents of a llama_context's KV cache: slots, one per stream, and lanes, which are temporary branches of a slot.
+// The contents of a llama_context's KV cache: slots, one per stream, texts that are kept for later prompts, and lanes,
+// which are temporary branches of a slot. All are sequences of llama.cpp, and share the cells of a common beginning. So
+// the texts form a radix tree, and cells, not slots, limit how many of them stay.
 //
 // If the cache is full, the tokens of closed streams, and of open streams that have to wait, are parked: they are moved
 // to host memory, and restored for a prompt that begins with the same tokens.
@@ -31,27 +33,28 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
 
 class KvCache {
 public:
-    // For a context whose first n_slots sequences are slots, followed by n_lanes lanes. With `parks` false, tokens are
-    // dropped instead of parked.
-    KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes, bool parks);
+    // How many sequences of the context are slots, kept texts and lanes, in this order.
+    struct Sequences {
+        int32_t n_slots, n_kept, n_lanes;
+        int32_t n_all() const { return n_slots + n_kept + n_lanes; }
+    };
+
+    // With `parks` false, tokens are dropped instead of parked.
+    KvCache(const Model & model, llama_context * context, KvTypes types, Sequences sequences, bool parks);
 
     SlotTable & slots() { return slots_; }
 
     // Returns whether a cell can belong to several slots. If not, llama.cpp splits a batch whose sequences have
     // different lengths, reads all weights for each part, and leaves hidden states in the order of the parts.
-    bool shares_cells() const { return is_unified() && !model_.is_recurrent(); }
-
-    // Returns whether all slots share one set of cells, so that dropping one slot's tokens makes room for another slot.
-    bool is_unified() const { return is_unified_; }
+    bool shares_cells() const { return !model_.is_recurrent(); }
 
     // Describes how keys and values are stored. A saved state can only be restored into a cache with the same
     // description.
     std::string describe() const;
 
-    // Fills the slot with the longest prefix of the text that any slot holds or has parked, at most `most` tokens, and
-    // removes everything else from the slot. Returns the length of the prefix. With may_copy=false, cells that cannot
-    // be shared are not copied from another slot.
-    size_t take_prefix(Slot & slot, const llama_token * text, size_t most, bool may_copy = true);
+    // Fills the slot with the longest prefix of the text that is in the cache or parked, at most `most` tokens, and
+    // removes everything else from the slot. What it removes is kept, if it is long. Returns the length of the prefix.
+    size_t take_prefix(Slot & slot, const llama_token * text, size_t most);
 
     // Removes the slot's tokens from position n on. Returns the number that are left: n, or 0 if the model cannot step
     // back to n.
@@ -86,6 +89,10 @@ public:
 
     int32_t n_free_lanes() const { return static_cast<int32_t>(free_lanes_.size()); }
 
+    // Returns how many microseconds it takes to make and free a lane after a text of n_cells tokens, according to the
+    // forks so far; 0 if there were none. Safe from any thread.
+    double lane_us(size_t n_cells) const;
+
     // Lanes that begin as copies of a slot, or empty if `slot` is null. The destructor clears and frees them.
     class Fork {
     public:
@@ -102,12 +109,16 @@ public:
     private:
         KvCache & cache_;
         std::vector<llama_seq_id> lanes_;
+        const size_t n_cells_;
+        int64_t us_ = 0;  // that the constructor took
     };
 
 private:
     llama_memory_t memory() const { return llama_get_memory(context_); }
 
-    size_t copy_prefix(Slot & slot, const Slot & donor, size_t own, size_t n);
+    bool holds_elsewhere(const Slot & slot, size_t n) const;
+    void keep_end(Slot & slot, size_t n_left);
+    bool drop_end();
     bool park(Slot & slot);
     void count_parked();
     bool unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells);
@@ -119,11 +130,11 @@ private:
     const Model & model_;
     llama_context * context_;
     const KvTypes types_;
-    const bool is_unified_;
     const bool parks_;
     SlotTable slots_;
     std::vector<llama_seq_id> free_lanes_;
     std::atomic<size_t> n_parked_{0};
+    std::atomic<double> us_a_lane_cell_{0.0};  // a moving average
 };
 
 }  // namespace eliza

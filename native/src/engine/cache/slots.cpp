@@ -7,8 +7,8 @@
 
 namespace eliza {
 
-SlotTable::SlotTable(int32_t n_slots, bool side_by_side) : side_by_side_(side_by_side) {
-    for (int32_t id = 0; id < n_slots; ++id) {
+SlotTable::SlotTable(int32_t n_slots, int32_t n_kept) : n_slots_(n_slots) {
+    for (int32_t id = 0; id < n_slots + n_kept; ++id) {
         slots_.emplace_back().id = id;
     }
 }
@@ -43,8 +43,8 @@ Slot & SlotTable::acquire(const SlotWish & wish) {
                                         : "all " + std::to_string(size()) + " slots are in use by open streams" +
                                               waited + " (options n_slots, slot_wait_ms)");
     }
+    chosen->cache_key_ = wish.cache_key;  // first, because it can fail
     chosen->is_taken_ = true;
-    chosen->cache_key_ = wish.cache_key;
     chosen->last_used_ = chosen->opened = ++clock_;
     return *chosen;
 }
@@ -56,27 +56,19 @@ Slot * SlotTable::find_free(const SlotWish & wish) {
     }
     Slot * chosen = nullptr;
     // Search from the highest index, because clients that name slots explicitly start at 0.
-    for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {
-        if (slot->is_taken_) {
+    for (int32_t id = n_slots_; id-- > 0;) {
+        Slot & slot = slots_[static_cast<size_t>(id)];
+        if (slot.is_taken_) {
             continue;
         }
-        if (!wish.cache_key.empty() && slot->cache_key_ == wish.cache_key) {
-            return &*slot;
+        if (!wish.cache_key.empty() && slot.cache_key_ == wish.cache_key) {
+            return &slot;
         }
-        const auto place = [&](const Slot & s) { return std::make_pair(-n_taken_beside(s), s.last_used_); };
-        if (chosen == nullptr || place(*slot) < place(*chosen)) {
-            chosen = &*slot;
+        if (chosen == nullptr || slot.last_used_ < chosen->last_used_) {
+            chosen = &slot;
         }
     }
     return chosen;
-}
-
-// Returns how many neighbours of a slot are in use, if that matters.
-int SlotTable::n_taken_beside(const Slot & slot) const {
-    const auto is_taken = [&](int32_t id) {
-        return id >= 0 && id < size() && slots_[static_cast<size_t>(id)].is_taken_;
-    };
-    return side_by_side_ ? is_taken(slot.id - 1) + is_taken(slot.id + 1) : 0;
 }
 
 void SlotTable::release(Slot & slot) {
@@ -95,6 +87,15 @@ void SlotTable::close() {
 
 Slot * SlotTable::least_recently_used() {
     return least_recently_used([](const Slot & slot) { return slot.cached.size() > slot.n_wanted; });
+}
+
+Slot * SlotTable::least_recently_used_text(const std::function<bool(const Slot &)> & among) {
+    return least_recently_used([&](const Slot & slot) { return is_kept_text(slot) && among(slot); });
+}
+
+void SlotTable::touch(Slot & slot) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    slot.last_used_ = ++clock_;
 }
 
 Slot * SlotTable::least_recently_used_parked() {

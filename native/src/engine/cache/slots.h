@@ -1,4 +1,5 @@
-// The slots of a KV cache. Each open stream has one.
+// The slots of a KV cache: each open stream has one. Texts that their slot has lost to another prompt are kept in
+// further sequences, as long as there is room.
 #pragma once
 
 #include <atomic>
@@ -32,6 +33,9 @@ struct Slot {
     // The number of last tokens that a recurrent model can remove again: the tokens of its last pass, except the first.
     size_t n_revocable = 0;
 
+    // How many of the tokens other texts have begun with. The rest of a kept text goes first when cells run out.
+    size_t n_shared = 0;
+
     // The number of tokens that the slot's stream still needs; 0 without a stream.
     std::atomic<size_t> n_wanted{0};
 
@@ -59,8 +63,7 @@ struct SlotWish {
 // The assignment of slots to streams. Safe from any thread.
 class SlotTable {
 public:
-    // With `side_by_side`, a slot next to those in use goes first, even if it holds an older conversation.
-    explicit SlotTable(int32_t n_slots, bool side_by_side = false);
+    explicit SlotTable(int32_t n_slots, int32_t n_kept = 0);
 
     // Takes the requested slot. With id -1 it takes the free slot with the requested name; otherwise a slot that was
     // never used; otherwise the least recently used slot. If no suitable slot is free, waits in the order of arrival.
@@ -71,8 +74,14 @@ public:
     // Makes all waiting and future calls of acquire() fail with an Error.
     void close();
 
-    // Returns the least recently used slot with tokens that no stream needs, or nullptr.
+    // Returns the least recently used slot or kept text with tokens that no stream needs, or nullptr.
     Slot * least_recently_used();
+
+    // Returns the least recently used of those kept texts, or nullptr.
+    Slot * least_recently_used_text(const std::function<bool(const Slot &)> & among);
+
+    // Makes this the most recently used one.
+    void touch(Slot & slot);
 
     // Returns the slot of the open stream that was opened last, among the slots with tokens in the cache except one;
     // nullptr if there is none.
@@ -81,19 +90,23 @@ public:
     // The number of open streams.
     int32_t n_taken();
 
-    // Returns the least recently used slot with parked tokens, or nullptr.
+    // Returns the least recently used slot or kept text with parked tokens, or nullptr.
     Slot * least_recently_used_parked();
 
+    // The slots, followed by the kept texts.
     std::deque<Slot> & all() { return slots_; }
     const std::deque<Slot> & all() const { return slots_; }
-    int32_t size() const { return static_cast<int32_t>(slots_.size()); }
+
+    // The number of slots.
+    int32_t size() const { return n_slots_; }
+
+    bool is_kept_text(const Slot & slot) const { return slot.id >= n_slots_; }
 
 private:
     Slot * find_free(const SlotWish & wish);
-    int n_taken_beside(const Slot & slot) const;
     Slot * least_recently_used(const std::function<bool(const Slot &)> & among);
 
-    const bool side_by_side_;
+    const int32_t n_slots_;
     std::mutex mutex_;
     std::condition_variable released_;
     std::list<const SlotWish *> waiting_;  // in the order of arrival

@@ -295,8 +295,7 @@ bool Choice::is_tree_worth_it(const TokenTrie::Undecided & undecided) {
     if (!is_one_tree(undecided, decoder_.tree_limits())) {
         return false;
     }
-    const std::optional<PassCost> cost = sequence_.pass_cost();
-    return cost && is_tree_cheaper(undecided, sequence_.n_waiting(), *cost);
+    return is_tree_cheaper(undecided, sequence_.n_waiting(), sequence_.pass_cost());
 }
 
 void Choice::decode_batch(const TreeBatch & batch, TokenTrie::Node from) {
@@ -309,7 +308,7 @@ void Choice::decode_batch(const TreeBatch & batch, TokenTrie::Node from) {
         span_->keep_row(place < 0 ? from : batch.nodes[static_cast<size_t>(place)].node, row);
     };
     const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
-    sequence_.decode_tree(batch, whole ? Rows::whole : Rows::some, keep_row, preferred);
+    sequence_.decode_tree(batch, whole ? Rows::whole : Rows::some, sequence_.has_undecoded(), keep_row, preferred);
     ++counts_.tree_passes;
     counts_.strategies |= ELIZA_STRATEGY_TREE;
 }

@@ -2,17 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "sampling/token_selector.h"
 
 namespace eliza {
-namespace {
-
-constexpr double nothing = -std::numeric_limits<double>::infinity();  // log(0)
-
-}  // namespace
-
 LabelGroups::LabelGroups(const TokenTrie & trie, const std::vector<int32_t> & of_label)
     : trie_(trie), of_label_(of_label) {
     constexpr int32_t unknown = -2;
@@ -39,7 +32,7 @@ LabelGroups::LabelGroups(const TokenTrie & trie, const std::vector<int32_t> & of
 
 LabelGroups::Ranked LabelGroups::rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n,
                                       double tolerance) {
-    std::vector<double> known(n_groups_, nothing);
+    std::vector<double> known(n_groups_, log_zero);
     const auto add = [](std::vector<double> & sums, int32_t group, double logprob) {
         double & sum = sums[static_cast<size_t>(group)];
         sum = log_add(sum, logprob);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "token_trie/token_trie.h"
 
 namespace eliza {
+
+constexpr double log_zero = -std::numeric_limits<double>::infinity();  // log(0)
 
 struct RankWish {
     size_t n = 1;

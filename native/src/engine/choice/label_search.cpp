@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -12,12 +11,6 @@
 #include "sampling/token_selector.h"
 
 namespace eliza {
-namespace {
-
-constexpr double nothing = -std::numeric_limits<double>::infinity();  // log(0)
-
-}  // namespace
-
 LabelSearch::LabelSearch(Sequence & sequence, const Options & options, StreamCounts & counts, Place place)
     : sequence_(sequence), options_(options), counts_(counts), place_(std::move(place)), prompt_(sequence.tokens()) {}
 
@@ -48,7 +41,7 @@ Ranking LabelSearch::rank(const RankWish & wish) {
         }
         // Prefixes that are less probable than the last label found cannot lead to a better one.
         const bool is_full = wish.groups.empty() && ranking.best.size() == wish.n;
-        const double threshold = is_full ? ranking.best.back().logprob : nothing;
+        const double threshold = is_full ? ranking.best.back().logprob : log_zero;
         if (!wish.max_passes && is_everything_cheaper(view, threshold)) {
             read(all_below(view, threshold));
         } else {
@@ -155,30 +148,29 @@ Ranking LabelSearch::rank_groups(const View & view, LabelGroups & groups, size_t
 
 // ---- Which rows to read in the next pass ----------------------------------------------------------
 
-// Every prefix exceeds the threshold `nothing`, even a prefix with the probability 0. Otherwise a search that has found
-// fewer labels than wanted would never end.
+// Every prefix exceeds the threshold `log_zero`, even a prefix with the probability 0. Otherwise a search that has
+// found fewer labels than wanted would never end.
 bool LabelSearch::exceeds(const Prefix & prefix, double threshold) {
-    return prefix.logprob > threshold || threshold == nothing;
+    return prefix.logprob > threshold || threshold == log_zero;
 }
 
-// Returns the cost of a pass, if several rows can be read in one pass.
-std::optional<PassCost> LabelSearch::pass_cost() const {
-    const bool has_trees = options_.strategy != Strategy::token_by_token && sequence_.decoder().tree_limits().lanes > 0;
-    return has_trees ? sequence_.pass_cost() : std::nullopt;
+// Returns whether several rows can be read in one pass.
+bool LabelSearch::has_trees() const {
+    return options_.strategy != Strategy::token_by_token && sequence_.decoder().tree_limits().lanes > 0;
 }
 
 // Returns the nodes whose rows to read in the next pass. They are below prefixes that are more probable than
 // `threshold`; at least one such prefix is open. `n` labels are wanted.
 std::vector<TokenTrie::Node> LabelSearch::next_reads(const View & view, double threshold, size_t n) const {
-    const std::optional<PassCost> cost = pass_cost();
+    const PassCost cost = sequence_.pass_cost();
     const Prefix & first = view.open.front();
     std::vector<Node> nodes;
-    if (cost && is_subtree_cheaper(first, *cost)) {
+    if (has_trees() && is_subtree_cheaper(first, cost)) {
         add_all(first.node, nodes);
     } else {
         add_chain(first.node, nodes);
     }
-    const size_t n_worth_it = cost ? count_worth_it(view, threshold, n, *cost) : 1;
+    const size_t n_worth_it = has_trees() ? count_worth_it(view, threshold, n, cost) : 1;
     for (size_t i = 1; i < n_worth_it; ++i) {
         const size_t n_before = nodes.size();
         add_chain(view.open[i].node, nodes);
@@ -206,10 +198,10 @@ bool LabelSearch::is_everything_cheaper(const View & view, double threshold) con
     if (options_.strategy == Strategy::token_by_token) {
         return true;  // the reference implementation reads all rows
     }
-    const std::optional<PassCost> cost = pass_cost();
-    if (!cost || rows_.empty() || place_.rule == LabelRule::joint) {
+    if (!has_trees() || rows_.empty() || place_.rule == LabelRule::joint) {
         return false;
     }
+    const PassCost cost = sequence_.pass_cost();
     const TreeLimits limits = sequence_.decoder().tree_limits();
     double tokens = 0.0, rows = 0.0, lanes = 0.0;
     for (const Prefix & prefix : view.open) {
@@ -221,13 +213,13 @@ bool LabelSearch::is_everything_cheaper(const View & view, double threshold) con
         }
     }
     const double n_passes = std::ceil(std::max({tokens / limits.tokens, rows / limits.rows, lanes / limits.lanes}));
-    const double everything = n_passes * cost->pass + cost->of_parts(tokens, rows, lanes);
+    const double everything = n_passes * cost.pass + cost.of_parts(tokens, rows, lanes);
 
     // Perfectly uneven probabilities need one row at each depth, perfectly even ones need all rows.
     const double depth = 1.0 + trie().undecided_below(view.open.front().node).passes;
     const double n_reads = std::min(rows, depth * std::pow(rows / depth, view.evenness));
     const double n_rounds = std::max(depth, std::ceil(n_reads / limits.lanes));
-    const double search = n_rounds * cost->pass + cost->of_parts(n_reads * tokens / rows, n_reads, n_reads);
+    const double search = n_rounds * cost.pass + cost.of_parts(n_reads * tokens / rows, n_reads, n_reads);
     return everything <= search;
 }
 
@@ -316,7 +308,7 @@ void LabelSearch::keep(Node node, const LogitsRow & logits) {
     const bool needs_all = needs_vocabulary(trie(), node) || place_.rule == LabelRule::joint;
     const double all = needs_all ? finite_total(log_sum_exp(logits.whole(), n_vocab)) : 0.0;
     const BranchTotal total = place_.rule == LabelRule::joint
-                                  ? BranchTotal{all, nothing}
+                                  ? BranchTotal{all, log_zero}
                                   : total_of_branch(trie(), node, {of_children.data(), all});
     Row row;
     row.children.reserve(children.size);
@@ -331,7 +323,7 @@ void LabelSearch::keep(Node node, const LogitsRow & logits) {
     double entropy = 0.0;
     size_t n_parts = 0;
     for (const double part : parts) {
-        if (part != nothing) {
+        if (part != log_zero) {
             const double share = std::exp(part) / sum;
             entropy -= share > 0.0 ? share * std::log(share) : 0.0;
             ++n_parts;

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -72,7 +71,7 @@ private:
     static Ranking rank_groups(const View & view, LabelGroups & groups, size_t n);
 
     static bool exceeds(const Prefix & prefix, double threshold);
-    std::optional<PassCost> pass_cost() const;
+    bool has_trees() const;
     std::vector<Node> next_reads(const View & view, double threshold, size_t n) const;
     std::vector<Node> all_below(const View & view, double threshold) const;
     bool is_everything_cheaper(const View & view, double threshold) const;

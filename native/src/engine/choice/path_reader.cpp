@@ -6,9 +6,12 @@ namespace eliza {
 
 void PathReader::read(const std::vector<TokenPath> & paths, const NeedsWhole & needs_whole, const Take & take) {
     Job job{paths, needs_whole, take, std::vector<bool>(paths.size(), false)};
-    read_after_prompt(job);
+    if (!sequence_.has_undecoded() || options_.strategy == Strategy::token_by_token) {
+        read_after_prompt(job);
+    }
     if (options_.strategy != Strategy::token_by_token) {
         read_in_trees(job);
+        read_after_prompt(job);
         read_long_ones(job);
     }
     read_one_by_one(job);
@@ -16,7 +19,7 @@ void PathReader::read(const std::vector<TokenPath> & paths, const NeedsWhole & n
 }
 
 void PathReader::read_after_prompt(Job & job) {
-    if (job.paths.empty() || !job.paths.front().empty()) {
+    if (!job.lacks_prompt()) {
         return;
     }
     if (!job.needs_whole(0)) {
@@ -27,10 +30,12 @@ void PathReader::read_after_prompt(Job & job) {
     }
 }
 
-// Decodes as many whole paths in one pass as fit. Skips paths that are longer than a pass.
+// Decodes as many whole paths in one pass as fit, the first of them together with the end of the prompt. Skips paths
+// that are longer than a pass.
 void PathReader::read_in_trees(Job & job) {
     const size_t n_empty = !job.paths.empty() && job.paths.front().empty() ? 1 : 0;
-    read_trees(job, {job.paths.begin() + static_cast<std::ptrdiff_t>(n_empty), job.paths.end()}, n_empty);
+    read_trees(job, {job.paths.begin() + static_cast<std::ptrdiff_t>(n_empty), job.paths.end()}, n_empty,
+               /*with_prompt=*/true);
 }
 
 // Reads paths that are longer than a pass. All tokens of such a path except the last are appended to the prompt. Its
@@ -49,24 +54,23 @@ void PathReader::read_long_ones(Job & job) {
             rest.push_back(job.paths[i].behind(n_front));
         }
         put_after_prompt(shortest, n_front);
-        read_trees(job, rest, first);
+        read_trees(job, rest, first, /*with_prompt=*/false);
     }
 }
 
 // Decodes paths as trees after the tokens of the sequence. paths[i] is the end of job.paths[first + i].
-void PathReader::read_trees(Job & job, const std::vector<TokenPath> & paths, size_t first) {
+void PathReader::read_trees(Job & job, const std::vector<TokenPath> & paths, size_t first, bool with_prompt) {
     for (const TreeBatch & tree : plan_paths(paths, sequence_.decoder().tree_limits())) {
-        bool whole = false;
+        const bool wants_last = with_prompt && job.lacks_prompt();
+        bool whole = wants_last && job.needs_whole(0);
         for (const TreeBatch::Node & node : tree.nodes) {
             whole = whole || (node.wants_logits && job.needs_whole(first + node.node));
         }
         const auto on_row = [&](int32_t place, const LogitsRow & row) {
-            if (place >= 0) {
-                job.on_row(first + tree.nodes[static_cast<size_t>(place)].node, row);
-            }
+            job.on_row(place < 0 ? 0 : first + tree.nodes[static_cast<size_t>(place)].node, row);
         };
         try {
-            sequence_.decode_tree(tree, whole ? Rows::whole : Rows::some, on_row, [] { return -1; });
+            sequence_.decode_tree(tree, whole ? Rows::whole : Rows::some, wants_last, on_row, [] { return -1; });
         } catch (const ContextFull &) {
             return;  // there may still be room for one path at a time
         }

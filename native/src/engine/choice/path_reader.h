@@ -44,6 +44,9 @@ private:
         const Take & take;
         std::vector<bool> is_read;
 
+        // Whether the row after the prompt is wanted and has not been read.
+        bool lacks_prompt() const { return !paths.empty() && paths.front().empty() && !is_read.front(); }
+
         void on_row(size_t path, const LogitsRow & row) {
             take(path, row);
             is_read[path] = true;
@@ -53,7 +56,7 @@ private:
     void read_after_prompt(Job & job);
     void read_in_trees(Job & job);
     void read_long_ones(Job & job);
-    void read_trees(Job & job, const std::vector<TokenPath> & paths, size_t first);
+    void read_trees(Job & job, const std::vector<TokenPath> & paths, size_t first, bool with_prompt);
     void read_one_by_one(Job & job);
     void put_after_prompt(const TokenPath & path, size_t n);
     void remove_paths() { sequence_.truncate(n_prompt_); }

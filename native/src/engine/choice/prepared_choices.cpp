@@ -44,7 +44,8 @@ void for_each_in_parallel(size_t n, const Body & body) {
         }
     };
     const size_t n_parts = (n + texts_at_a_time - 1) / texts_at_a_time;
-    const size_t n_threads = std::min(n_parts, static_cast<size_t>(usable_cpu_count()));
+    // Counting the usable CPUs reads several files.
+    const size_t n_threads = n_parts < 2 ? n_parts : std::min(n_parts, static_cast<size_t>(usable_cpu_count()));
     const OwnThreads own_threads(static_cast<int32_t>(n_threads));
     std::vector<std::thread> threads;
     threads.reserve(n_threads);  // now, because this function must not throw while a thread runs
@@ -103,25 +104,28 @@ PreparedChoices::PreparedChoices(const Model & model, std::shared_ptr<const Cach
     }
 }
 
+std::shared_ptr<const PreparedChoices> PreparedChoices::led(const Model & model, std::vector<std::string> texts,
+                                                            const std::string & lead) {
+    for (std::string & text : texts) {
+        text.insert(0, lead);
+    }
+    try {
+        return std::make_shared<const PreparedChoices>(model, texts);
+    } catch (const Error & error) {
+        if (error.status() != ELIZA_ERR_INVALID_ARG) {
+            throw;
+        }
+        return nullptr;
+    }
+}
+
 std::shared_ptr<const PreparedChoices> PreparedChoices::with_lead(const Model & model, const std::string & lead) const {
     if (texts_.empty() || model.fingerprint() != model_fingerprint_) {
         return nullptr;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     if (lead != lead_) {
-        std::vector<std::string> texts;
-        texts.reserve(texts_.size());
-        for (const std::string & text : texts_) {
-            texts.push_back(lead + text);
-        }
-        try {
-            led_ = std::make_shared<const PreparedChoices>(model, texts);
-        } catch (const Error & error) {
-            if (error.status() != ELIZA_ERR_INVALID_ARG) {
-                throw;
-            }
-            led_ = nullptr;
-        }
+        led_ = led(model, texts_, lead);
         lead_ = lead;
     }
     return led_;

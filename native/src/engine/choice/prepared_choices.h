@@ -25,8 +25,13 @@ public:
     // Uses the leaves of a payload as labels.
     PreparedChoices(const Model & model, std::shared_ptr<const CachedTrie> trie);
 
-    // Returns the same labels with `lead` before each, such as a space. The last result is kept. Returns nullptr if the
-    // tokenizer cannot spell one of these labels, or the labels were not made from strings for this model.
+    // Returns labels with `lead` before each, such as a space. Returns nullptr if the tokenizer cannot spell one of
+    // them, or the list is not one of distinct labels.
+    static std::shared_ptr<const PreparedChoices> led(const Model & model, std::vector<std::string> texts,
+                                                      const std::string & lead);
+
+    // Returns the same labels with `lead` before each. The last result is kept. Returns nullptr also if the labels were
+    // not made from strings for this model.
     std::shared_ptr<const PreparedChoices> with_lead(const Model & model, const std::string & lead) const;
 
     // The trie. Leaves made from strings are named by their index, "0", "1", ...

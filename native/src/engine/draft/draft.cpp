@@ -43,10 +43,7 @@ void Draft::decode(int64_t most, int64_t n_generated) {
     }
     try {
         sequence_.decode_ahead(drafted);
-    } catch (const Error & error) {
-        if (error.status() == ELIZA_ERR_CANCELLED) {
-            throw;
-        }
+    } catch (const ContextFull &) {
         return;  // without the draft, there may still be room for one token
     }
     drafted_ = Drafted{drafted, 0, n_generated};

@@ -45,9 +45,7 @@ public:
     }
 
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override {
-        if (!catch_up(tokens)) {
-            return {};
-        }
+        catch_up(tokens);
         std::vector<llama_token> drafted;
         {
             const ComputeThreads::Turn turn = turn_for(1, 1);
@@ -66,8 +64,8 @@ private:
         return {decoder_.runner().threads(), context_.get(), model_->n_products(n_tokens, n_rows)};
     }
 
-    // Makes the model's cache hold all tokens except the last. Returns false if that fails.
-    bool catch_up(const std::vector<llama_token> & tokens) {
+    // Makes the model's cache hold all tokens except the last.
+    void catch_up(const std::vector<llama_token> & tokens) {
         const auto end = tokens.end() - 1;
         const auto differs = std::mismatch(tokens.begin(), end, cached_.begin(), cached_.end());
         auto n_kept = static_cast<size_t>(differs.second - cached_.begin());
@@ -84,15 +82,15 @@ private:
                 batch.add(*token, static_cast<llama_pos>(token - tokens.begin()), sequence_, false);
             }
             const ComputeThreads::Turn turn = turn_for(static_cast<size_t>(stop - next), 0);
+            const LlamaErrorCapture capture;
             if (!common_speculative_process(speculative_.get(), batch)) {
                 llama_memory_seq_rm(memory, sequence_, -1, -1);
                 cached_.clear();
-                return false;
+                throw capture.error(ELIZA_ERR_FFI_FAULT, "the draft model failed");
             }
             cached_.insert(cached_.end(), next, stop);
             next = stop;
         }
-        return true;
     }
 
     Decoder & decoder_;

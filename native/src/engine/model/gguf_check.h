@@ -1,5 +1,6 @@
-// Checks model files before llama.cpp reads them. With many broken files, llama.cpp ends the process or never returns,
-// although it could reject the file. Run these checks before opening a file of unknown origin.
+// Checks model files before llama.cpp reads them: for sizes that would exhaust memory, and for faults at which
+// llama.cpp would never return, or end the process on another thread or only later. The faults that it finds while it
+// loads a model are left to AbortGuard.
 #pragma once
 
 #include <string>

@@ -188,8 +188,7 @@ GgufHeader::GgufHeader(const std::string & path) : file_{path, version_of_file(p
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
         throw error("general.alignment is " + std::to_string(alignment) + ", expected a power of 2");
     }
-    data_offset_ = (reader.position() + alignment - 1) / alignment * alignment;
-    file_.header_bytes = data_offset_;
+    file_.header_bytes = (reader.position() + alignment - 1) / alignment * alignment;
 }
 
 const GgufHeader::Value * GgufHeader::find(std::string_view key) const {

@@ -67,7 +67,6 @@ public:
 
     const std::vector<GgufTensor> & tensors() const { return tensors_; }
     const GgufTensor * tensor(std::string_view name) const;
-    uint64_t data_offset() const { return data_offset_; }  // where the tensor data begins
 
     // The file's identity just before it was read.
     const GgufFile & file() const { return file_; }
@@ -98,7 +97,6 @@ private:
     std::string data_;  // the header; all names and strings are views of it
     std::unordered_map<std::string_view, Value> values_;
     std::vector<GgufTensor> tensors_;
-    uint64_t data_offset_ = 0;
 };
 
 // The values of one architecture, whose keys begin with its name. `file` must outlive this.

@@ -8,9 +8,6 @@
 namespace eliza {
 namespace {
 
-// ggml-backend.cpp: TENSOR_ALIGNMENT.
-constexpr uint64_t tensor_alignment = 32;
-
 bool ends_with(std::string_view text, std::string_view end) {
     return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
@@ -68,12 +65,6 @@ void check_model_tensors(const GgufHeader & file) {
     for (const GgufTensor & tensor : file.tensors()) {
         check_type(file, tensor);
         check_elementwise(file, tensor);
-        // ggml-backend.cpp asserts this for the first tensor that is mapped into memory.
-        if ((file.data_offset() + tensor.offset) % tensor_alignment != 0) {
-            throw file.error("the tensor " + std::string(tensor.name) + " begins at byte " +
-                             std::to_string(file.data_offset() + tensor.offset) + ", expected a multiple of " +
-                             std::to_string(tensor_alignment));
-        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
 
 namespace eliza {
 namespace {
@@ -52,7 +51,7 @@ bool has_id(const GgufHeader & file, const std::string & name, std::optional<uin
     return inside(file.u32("tokenizer.ggml." + name)) || inside(by_default);
 }
 
-// llama-vocab.cpp asserts that every token that it adds automatically exists.
+// When llama-vocab.cpp tokenizes a text, it asserts that every token that it adds automatically exists.
 void check_added_tokens(const GgufHeader & file, std::string_view model, std::string_view pre, size_t n_tokens) {
     const Defaults defaults = defaults_for(model, pre);
     const bool adds_bos = file.boolean("tokenizer.ggml.add_bos_token").value_or(defaults.add_bos) ||
@@ -69,27 +68,6 @@ void check_added_tokens(const GgufHeader & file, std::string_view model, std::st
     require(adds_bos, "bos_token_id", defaults.bos);
     require(adds_eos && model != "bert", "eos_token_id", defaults.eos);
     require(defaults.always_adds, "seperator_token_id", defaults.sep);
-}
-
-// llama-vocab.cpp asserts that no two tokens have the same text. It changes an empty text to "[EMPTY_n]".
-void check_distinct(const GgufHeader & file, const Tokens & tokens) {
-    std::unordered_set<std::string_view> seen;
-    seen.reserve(tokens.size());
-    std::vector<size_t> empty;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-        if (tokens[i].empty()) {
-            empty.push_back(i);
-        } else if (!seen.insert(tokens[i]).second) {
-            throw file.error(tokens_key + "[" + std::to_string(i) + "] is " + quoted(tokens[i]) +
-                             ", the same as another token");
-        }
-    }
-    for (const size_t i : empty) {
-        if (const std::string name = "[EMPTY_" + std::to_string(i) + "]"; seen.count(name) > 0) {
-            throw file.error(tokens_key + "[" + std::to_string(i) + "] is empty; llama.cpp names it " + name +
-                             ", which is another token's text");
-        }
-    }
 }
 
 // Returns the first byte of a token, or nothing if the token is empty. Files write the tokens of the RWKV tokenizer
@@ -178,7 +156,6 @@ void check_vocabulary(const GgufHeader & file) {
     if (tokens.empty()) {
         throw file.error(tokens_key + " is missing or empty; expected at least one token");
     }
-    check_distinct(file, tokens);
     check_added_tokens(file, model, pre, tokens.size());
     if (pre == "whitespace" && model != "whitespace" && model != "gemma4") {
         // find_bpe_rank asserts that words contain no spaces, but this pre-tokenizer leaves spaces in words.

@@ -63,12 +63,18 @@ std::string fingerprint_of(const std::vector<GgufFile> & files, const std::vecto
     return fingerprint;
 }
 
+struct Load {
+    const Progress & progress;
+    const std::atomic<bool> * is_cancelled;
+};
+
 // Returns false to stop loading.
-bool report_progress(float fraction, void * callback) {
-    if (const Progress & progress = *static_cast<const Progress *>(callback)) {
-        progress("load", fraction);
+bool report_progress(float fraction, void * of_load) {
+    const Load & load = *static_cast<const Load *>(of_load);
+    if (load.progress) {
+        load.progress("load", fraction);
     }
-    return !WorkBeforeExit::must_stop();
+    return !WorkBeforeExit::must_stop() && !(load.is_cancelled != nullptr && *load.is_cancelled);
 }
 
 int32_t checked_size(size_t size, const char * what) {
@@ -90,8 +96,8 @@ Model::Model(llama_model * model, const ModelSettings & settings, std::string fi
     }
 }
 
-std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings & settings,
-                                   const Progress & progress) {
+std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings & settings, const Progress & progress,
+                                   const std::atomic<bool> * is_cancelled) {
     init_backend();
     const std::lock_guard<std::mutex> lock(registry->mutex);
     std::map<Key, Loaded> & models = registry->models;
@@ -122,7 +128,8 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
         params.devices = opened.data();
     }
     params.progress_callback = report_progress;
-    params.progress_callback_user_data = const_cast<Progress *>(&progress);
+    Load load{progress, is_cancelled};
+    params.progress_callback_user_data = &load;
     const LlamaErrorCapture capture;
     llama_model * raw = [&] {
         const AbortGuard guard;
@@ -130,6 +137,9 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
         return llama_model_load_from_file(path_of(path).u8string().c_str(), params);
     }();
     if (raw == nullptr) {
+        if (is_cancelled != nullptr && *is_cancelled) {
+            throw Error(ELIZA_ERR_CANCELLED, "loading the model " + path + " was cancelled");
+        }
         check_rpc_connections(settings.devices.rpc);
         throw capture.error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the model " + path);
     }

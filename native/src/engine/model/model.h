@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -47,8 +48,10 @@ struct ModelSettings {
 class Model {
 public:
     // Loads the file, or shares the model if it was already loaded with the same settings and the file has not changed.
+    // If another thread sets `is_cancelled`, the load ends with an Error.
     static std::shared_ptr<Model> load(const std::string & path, const ModelSettings & settings,
-                                       const Progress & progress = {});
+                                       const Progress & progress = {},
+                                       const std::atomic<bool> * is_cancelled = nullptr);
 
     llama_model * get() const { return model_.get(); }
     const llama_vocab * vocab() const { return llama_model_get_vocab(model_.get()); }
@@ -97,8 +100,12 @@ public:
     // True if no token attends to later tokens.
     bool is_causal() const;
 
-    // False if llama.cpp would end the process, because it copies wider rows than the pass computes.
-    bool can_embed() const { return !is_one_of({"deepseek4", "qwen4exp"}); }
+    // False if llama.cpp would end the process, because it copies wider rows than the pass computes, or because a
+    // decoder finds no encoder's output.
+    bool can_embed() const {
+        const bool has_both = llama_model_has_encoder(get()) && llama_model_has_decoder(get());
+        return !has_both && !is_one_of({"deepseek4", "qwen4exp"});
+    }
 
     // Image tokens, which must not be generated in text. llama.cpp excludes them only in the first row of a pass.
     struct TokenRange {

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <tuple>
 
 #include "engine/base/options.h"
@@ -34,6 +32,9 @@ public:
     Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeThreads> threads, const Options & options,
             const DecoderSettings & settings);
 
+    // Returns how the sequences of a context with this many slots are used.
+    static KvCache::Sequences sequences_for(const Model & model, int32_t n_slots);
+
     const Model & model() const { return runner_.model(); }
     PassRunner & runner() { return runner_; }
     KvCache & cache() { return cache_; }
@@ -58,29 +59,17 @@ public:
     // all slots. Call it while no pass runs. Throws an Error if the context cannot be created.
     std::shared_ptr<llama_context> context_of_assistant(const std::shared_ptr<Model> & assistant);
 
-    // Returns the current cost of a pass for the stream in this slot, whose text has n_cells tokens. The first call
-    // measures the costs. The fixed cost of a pass is divided by the average number of streams in recent passes.
-    // Returns nothing if the cache has no room for the measurement. Throws an Error if the call is cancelled.
-    std::optional<PassCost> pass_cost(Slot & slot, size_t n_cells, CancelFlag & cancelled);
+    // Returns the current cost of a pass for a stream whose text has n_cells tokens. The fixed cost of a pass is
+    // divided by the average number of streams in recent passes.
+    PassCost pass_cost(size_t n_cells) const;
 
 private:
-    struct Costs {
-        std::optional<PassCost> pass;       // pass->lane is the cost of a lane that shares no cells
-        std::optional<double> lane_a_cell;  // additional cost of a lane for each cell that it shares
-    };
-
-    Costs costs();
-    void keep(const Costs & measured);
-    PassCost measure_cost(CancelFlag & cancelled);
-    double time_lane(const Slot * slot);
-
+    const KvCache::Sequences sequences_;
     PassRunner runner_;
     KvCache cache_;
     const TreeLimits tree_limits_;
     PassQueue queue_;
     std::map<std::shared_ptr<Model>, std::shared_ptr<llama_context>> assistants_;  // used while no pass runs
-    std::mutex costs_mutex_;                                                       // guards costs_
-    Costs costs_;
 };
 
 }  // namespace eliza

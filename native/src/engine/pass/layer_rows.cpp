@@ -8,6 +8,19 @@
 
 namespace eliza {
 
+void append_rows(const ggml_tensor & tensor, std::vector<float> & out) {
+    const auto width = static_cast<size_t>(tensor.ne[0]), n = static_cast<size_t>(tensor.ne[1]);
+    const size_t begin = out.size();
+    out.resize(begin + n * width);
+    if (tensor.nb[1] == width * sizeof(float)) {
+        ggml_backend_tensor_get(&tensor, out.data() + begin, 0, n * tensor.nb[1]);
+        return;
+    }
+    for (size_t i = 0; i < n; ++i) {
+        ggml_backend_tensor_get(&tensor, out.data() + begin + i * width, i * tensor.nb[1], width * sizeof(float));
+    }
+}
+
 void LayerRows::begin_pass(const std::vector<int32_t> & layers, bool stops) {
     rows_.clear();
     for (const int32_t layer : layers) {
@@ -41,12 +54,7 @@ bool LayerRows::wants(const ggml_tensor & tensor) const {
 // A pass with several parts has the tensor once for each part.
 bool LayerRows::take(const ggml_tensor & tensor) {
     const int32_t layer = layer_of(tensor);
-    std::vector<float> & values = rows_[layer];
-    for (int64_t i = 0; i < tensor.ne[1]; ++i) {
-        values.resize(values.size() + n_embd_);
-        ggml_backend_tensor_get(&tensor, values.data() + values.size() - n_embd_, static_cast<size_t>(i) * tensor.nb[1],
-                                n_embd_ * sizeof(float));
-    }
+    append_rows(tensor, rows_[layer]);
     return !stops_ || layer != rows_.rbegin()->first;
 }
 

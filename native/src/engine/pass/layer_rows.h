@@ -12,6 +12,9 @@
 
 namespace eliza {
 
+// Copies the rows of a matrix of 32-bit floats from its device.
+void append_rows(const ggml_tensor & tensor, std::vector<float> & out);
+
 class LayerRows {
 public:
     // Layer i < n_layers is the input of block i; layer n_layers is the output of the final norm.

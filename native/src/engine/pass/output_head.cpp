@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/pass/layer_rows.h"
 #include "error.h"
 #include "ggml-backend.h"
 
@@ -53,11 +54,11 @@ void OutputHead::look_at(const ggml_tensor & tensor) {
 void OutputHead::take(const ggml_tensor & tensor) {
     const auto n_embd = static_cast<size_t>(tensor.ne[0]);
     const ggml_type type = ggml_get_type_traits_cpu(weights_.load()->type)->vec_dot_type;
-    for (int64_t row = 0; row < tensor.ne[1]; ++row) {
+    std::vector<float> values;
+    append_rows(tensor, values);
+    for (auto row = values.begin(); row != values.end(); row += static_cast<std::ptrdiff_t>(n_embd)) {
         HiddenState & kept = rows_.emplace_back();
-        kept.values.resize(n_embd);
-        ggml_backend_tensor_get(&tensor, kept.values.data(), static_cast<size_t>(row) * tensor.nb[1],
-                                n_embd * sizeof(float));
+        kept.values.assign(row, row + static_cast<std::ptrdiff_t>(n_embd));
         kept.converted.resize(ggml_row_size(type, tensor.ne[0]));
         if (type == GGML_TYPE_F32) {
             std::memcpy(kept.converted.data(), kept.values.data(), kept.converted.size());

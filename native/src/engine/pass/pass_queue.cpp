@@ -19,9 +19,9 @@ constexpr int64_t most_idle_us = 100 * 1000;
 
 }  // namespace
 
-PassQueue::PassQueue(PassRunner & runner, KvCache & cache, bool share, int32_t max_rows)
+PassQueue::PassQueue(PassRunner & runner, KvCache & cache, bool share)
     : runner_(runner),
-      scheduler_(runner, cache, max_rows, share),
+      scheduler_(runner, cache, share),
       share_(share),
       wakes_(static_cast<size_t>(cache.slots().size())),
       expected_(static_cast<size_t>(cache.slots().size()), false) {}

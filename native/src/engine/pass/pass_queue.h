@@ -29,7 +29,7 @@ class PassQueue {
 public:
     // With `share`, requests go through the model together, otherwise one at a time. A pass computes at most max_rows
     // rows of logits, unless a single request needs more.
-    PassQueue(PassRunner & runner, KvCache & cache, bool share, int32_t max_rows);
+    PassQueue(PassRunner & runner, KvCache & cache, bool share);
     PassQueue(const PassQueue &) = delete;
     PassQueue & operator=(const PassQueue &) = delete;
 

@@ -1,6 +1,7 @@
 // A request to the model, and its state while it waits in the queue and goes through forward passes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -57,13 +58,16 @@ struct PassRequest {
     Rows rows = Rows::whole;
     bool may_share = true;  // false: the passes must not contain tokens of other requests
 
-    // Hidden states of these layers are wanted after each of the last n_rows tokens, instead of logits. The pass may
-    // stop after the deepest layer; the slot then loses the tokens of that pass.
+    // Hidden states of these layers are wanted for the text's tokens from index states_from on, instead of logits. Each
+    // pass that reports some of them increases states_from. The last pass may stop after the deepest layer; the slot
+    // then loses the tokens of that pass.
     std::vector<int32_t> layers;
-    size_t n_complete = 0;  // the first tokens, which no such pass may contain
-    std::function<void(int32_t place, int32_t layer, const float * values)> on_hidden;
+    size_t states_from = 0;
+    size_t n_complete = 0;             // the first tokens, which no such pass may contain
+    bool wants_output_states = false;  // one of the layers is the output of the final norm, which has rows only
+    std::function<void(size_t at, int32_t layer, const float * values)> on_state;
 
-    // The next four are called by the thread that runs the pass, while all other requests wait.
+    // on_state and the next four are called by the thread that runs the pass, while all other requests wait.
 
     // Called with each wanted row, in the order of the batch, while the row is in llama.cpp's buffer. `place` is the
     // index of a node in the tree. The text's last n_rows tokens have the places -n_rows to -1.
@@ -114,6 +118,17 @@ struct PassRequest {
         std::unique_ptr<KvCache::Fork> fork{};
     };
     Part part;
+
+    // The first tokens that the cache may hold. The others are decoded, because something is wanted of them.
+    size_t n_cacheable() const { return layers.empty() ? n_text - n_rows : states_from; }
+
+    // The number of rows that the tokens from `begin` to `end` have. `is_last`: they end the text.
+    size_t n_rows_of(size_t begin, size_t end, bool is_last) const {
+        if (wants_output_states) {
+            return end - std::min(end, std::max(begin, states_from));
+        }
+        return is_last ? n_all_rows() : 0;
+    }
 
     size_t n_left() const { return is_prepared ? n_text - slot.cached.size() : 0; }
     size_t n_nodes() const { return tree != nullptr ? tree->nodes.size() : 0; }

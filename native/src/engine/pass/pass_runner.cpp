@@ -14,8 +14,7 @@ namespace eliza {
 namespace {
 
 constexpr int32_t default_n_ctx = 8192;
-// llama.cpp rounds the context length up to a multiple of this value. The value is larger than the number of sequences,
-// so every context length is, too.
+// llama.cpp rounds the context length up to a multiple of this value. No context has more sequences than this.
 constexpr uint32_t n_ctx_step = 256;
 
 // With flash_attn=auto, a model on the CPU does not use flash attention if a cache stores 32-bit floats, because
@@ -52,32 +51,45 @@ bool is_on_cpu(ggml_backend_dev_t device) {
 
 }  // namespace
 
+int32_t PassRunner::max_rows(const Model & model) {
+    constexpr size_t max_bytes = size_t(64) << 20;
+    const size_t row_bytes = static_cast<size_t>(model.n_vocab()) * sizeof(float);
+    return static_cast<int32_t>(std::max<size_t>(1, max_bytes / row_bytes));
+}
+
 PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads, const Options & options,
-                       KvTypes types, int32_t n_snapshots, int32_t n_lanes)
+                       KvTypes types, int32_t n_snapshots, int32_t n_sequences)
     : model_(std::move(model)),
       all_rows_(model_->computes_all_rows()),
       image_tokens_(model_->image_tokens()),
+      max_rows_(max_rows(*model_)),
       types_(types),
       threads_(std::move(threads)),
-      layers_(llama_model_n_layer(model_->get()), llama_model_n_embd(model_->get())) {
+      layers_(llama_model_n_layer(model_->get()), llama_model_n_embd(model_->get())),
+      times_(*model_) {
     require_usable(*model_, options, types);
 
     llama_context_params params = llama_context_default_params();
     const auto n_ctx = static_cast<uint32_t>(
         options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
-    const uint32_t n_cells = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
-    params.n_ctx = options.kv_unified ? n_cells : n_cells * static_cast<uint32_t>(options.n_slots);
-    params.n_seq_max = static_cast<uint32_t>(options.n_slots + n_lanes);
+    params.n_ctx = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
+    params.n_seq_max = static_cast<uint32_t>(n_sequences);
     // llama.cpp aborts the process if a batch has no room for one token of each sequence.
-    params.n_batch = std::max(std::min(static_cast<uint32_t>(options.n_batch), n_cells), params.n_seq_max);
+    params.n_batch = std::max(std::min(static_cast<uint32_t>(options.n_batch), params.n_ctx), params.n_seq_max);
     params.n_ubatch = params.n_batch;
+    // llama.cpp reserves memory for the logits of n_outputs_max tokens, and aborts the process if a pass wants more, or
+    // if there are more sequences.
+    if (!all_rows_) {
+        params.n_outputs_max =
+            std::min(std::max(static_cast<uint32_t>(max_rows_) + 1, params.n_seq_max), params.n_batch);
+    }
     // llama.cpp aborts the process if a batch has no room for the tokens of all snapshots and one more.
     params.n_rs_seq = static_cast<uint32_t>(std::clamp(options.n_batch - 2, 0, n_snapshots));
     params.n_threads = params.n_threads_batch = threads_->size();
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
     params.type_k = types.k;
     params.type_v = types.v;
-    params.kv_unified = options.kv_unified;
+    params.kv_unified = true;
     params.no_perf = true;
     // With an eval callback, ggml's scheduler waits for each part of the graph. Set it only if passes may stop early.
     always_watches_ = is_on_cpu(model_->get()->dev_output()) && !all_rows_;
@@ -99,7 +111,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
 void PassRunner::set_layout_of_cells(llama_context_params & params) const {
     const llama_cparams & own = context_->get_cparams();
     params.flash_attn_type = own.flash_attn ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    params.kv_unified = own.kv_unified;
+    params.kv_unified = true;
     params.type_k = types_.k;
     params.type_v = types_.v;
 }
@@ -158,9 +170,10 @@ PassRunner::Result PassRunner::run(Batch & batch, Rows rows, const Layers & laye
         watch_tensors(true);
     }
     const LlamaErrorCapture capture(/*failure_is_usual=*/true);  // if the cache is full, the caller makes room
+    const auto n_tokens = static_cast<size_t>(tokens.n_tokens);
+    const size_t n_rows = has_hidden_rows_ ? 0 : all_rows_ ? n_tokens : batch.n_rows();
+    const int64_t start = llama_time_us();
     const int32_t result = [&] {
-        const auto n_tokens = static_cast<size_t>(tokens.n_tokens);
-        const size_t n_rows = has_hidden_rows_ ? 0 : all_rows_ ? n_tokens : batch.n_rows();
         ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(n_tokens, n_rows));
         turn.watch();
         const int32_t status = llama_decode(context_.get(), tokens);
@@ -173,6 +186,9 @@ PassRunner::Result PassRunner::run(Batch & batch, Rows rows, const Layers & laye
     check_rpc_connections(model_->rpc_servers());  // a connection may have broken during the pass
     if (result != done && result != no_room && result != stopped) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
+    }
+    if (result == done && !leaves_out_layers(layers)) {
+        times_.add(n_tokens, n_rows, llama_time_us() - start);
     }
     if (result == done && has_hidden_rows_ && head_.rows().size() != batch.n_rows()) {
         // This graph has another form than the graph that look_at() has seen.

@@ -15,6 +15,7 @@
 #include "engine/pass/batch.h"
 #include "engine/pass/layer_rows.h"
 #include "engine/pass/output_head.h"
+#include "engine/pass/pass_cost.h"
 #include "llama-cpp.h"
 
 namespace eliza {
@@ -23,7 +24,7 @@ class PassRunner {
 public:
     // Throws an Error if the context cannot be created, or the model cannot generate text.
     PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads, const Options & options,
-               KvTypes types, int32_t n_snapshots, int32_t n_lanes);
+               KvTypes types, int32_t n_snapshots, int32_t n_sequences);
     PassRunner(const PassRunner &) = delete;
     PassRunner & operator=(const PassRunner &) = delete;
 
@@ -31,6 +32,14 @@ public:
     llama_context * context() const { return context_.get(); }
     int32_t n_batch() const { return n_batch_; }
     const OutputHead & head() const { return head_; }
+
+    // Returns how many rows of logits fit into the memory for them. A pass with a tree may compute one row more.
+    static int32_t max_rows(const Model & model);
+    int32_t max_rows() const { return max_rows_; }
+
+    // The current costs of a pass, and whether they are more than an assumption. Safe from any thread.
+    PassCost cost() const { return times_.cost(head_.can_stop()); }
+    bool knows_cost() const { return times_.are_known(); }
 
     // Sets the parameters of a context that reads the KV cache of this one.
     void set_layout_of_cells(llama_context_params & params) const;
@@ -92,11 +101,13 @@ private:
     std::shared_ptr<Model> model_;
     const bool all_rows_;  // every token of a batch must want logits, which some architectures require
     const Model::TokenRange image_tokens_;
+    const int32_t max_rows_;
     int32_t n_batch_;
     const KvTypes types_;
     const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
     OutputHead head_;
     LayerRows layers_;
+    PassTimes times_;
     bool always_watches_ = false;        // passes may stop before the output head
     LayerRows::Batch last_;              // the last pass
     std::atomic<int32_t> n_readers_{0};  // HiddenStateReader objects

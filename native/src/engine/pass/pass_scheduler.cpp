@@ -11,15 +11,21 @@ namespace eliza {
 
 using Outcome = PassRequest::Part::Outcome;
 
+namespace {
+
+// True if the request is a stream's next token, which its caller waits for.
+bool is_generating(const PassRequest * request) { return request->n_left() == 1 && !request->slot.cached.empty(); }
+
+}  // namespace
+
 // Makes the slot hold the longest prefix of the text that is in the cache. This is repeated before each pass,
 // because other requests may have decoded the same text. The cache has keys and values but no logits, so tokens whose
 // rows are wanted are always decoded.
-void PassScheduler::prepare(PassRequest & request, bool may_copy) {
-    const size_t most = request.n_text - request.n_rows;
+void PassScheduler::prepare(PassRequest & request) {
+    const size_t most = request.n_cacheable();
     const size_t n_held = request.slot.cached.size();
     const size_t n_before = request.is_prepared ? n_held : std::min(request.n_known, n_held);
-    const size_t n = n_before < most ? cache_.take_prefix(request.slot, request.text, most, may_copy)
-                                     : cache_.truncate(request.slot, most);
+    const size_t n = cache_.take_prefix(request.slot, request.text, most);
     if (const size_t known = std::max({n_before, request.appended_from, request.n_reached}); n > known) {
         request.counts.tokens_reused += static_cast<int64_t>(n - known);
     }
@@ -32,54 +38,49 @@ void PassScheduler::prepare(PassRequest & request, bool may_copy) {
 }
 
 // True if this pass decodes a large part of the request's text for another request. After the pass, the cache holds
-// that part for both.
-bool PassScheduler::is_better_held_back(const PassRequest & request, const Requests & members) const {
+// that part for both. It does not hold tokens of a pass that may stop early.
+bool PassScheduler::waits_for_shared_prefix(const PassRequest & request, const Requests & members) const {
     constexpr size_t worth_a_pass = 32;  // tokens
     if (!cache_.shares_cells()) {
         return false;
     }
     const size_t n_held = request.slot.cached.size();
     return std::any_of(members.begin(), members.end(), [&](const PassRequest * member) {
-        const size_t end = std::min(member->part.begin + member->part.n, request.n_text - request.n_rows);
+        const bool stops = !member->layers.empty() && !member->wants_output_states;
+        const size_t n_kept = stops ? member->n_complete : member->n_text;
+        const size_t end = std::min({member->part.begin + member->part.n, n_kept, request.n_cacheable()});
         return end >= n_held + worth_a_pass && std::equal(request.text, request.text + end, member->text);
     });
 }
 
-// The number of tokens that the next pass may have. If a caller wants progress reports, a pass should take about half a
-// second.
+// The number of tokens that the next pass may have. If a caller wants progress reports, or streams that need one token
+// wait beside a long prompt, a pass should take about half a second.
 size_t PassScheduler::room(const Requests & waiting) const {
     const auto n_batch = static_cast<size_t>(runner_.n_batch());
     const bool reports = std::any_of(waiting.begin(), waiting.end(),
                                      [](const PassRequest * request) { return request->progress != nullptr; });
-    if (!reports || !by_time_) {
+    const bool generates = waiting.size() > 1 && std::any_of(waiting.begin(), waiting.end(), is_generating);
+    if (!by_time_ || !(reports || generates)) {
         return n_batch;
     }
-    size_t most = std::max(piece_, 2 * waiting.size());  // requests with a single token must not wait for the prompt
+    size_t most = std::max(piece(), 2 * waiting.size());  // requests with a single token must not wait for the prompt
     for (const PassRequest * request : waiting) {
         most = std::max(most, request->n_all_rows() + request->n_nodes());  // these tokens stay together
     }
     return std::min(most, n_batch);
 }
 
-// Sets the length of the next pieces from the last two passes of different lengths. The costs of a pass that do not
-// depend on its length, such as reading the weights, must not become the largest part of it.
-void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
-    constexpr double goal = 400e3;
-    const size_t n_before = std::exchange(n_last_, n_tokens);
-    const double us_before = std::exchange(us_last_, microseconds);
-    if (n_before == n_tokens) {
-        return;
+// The length of the piece of a prompt. The costs of a pass that do not depend on its length, such as reading the
+// weights, must not become the largest part of it.
+size_t PassScheduler::piece() const {
+    constexpr double goal = 400e3;  // microseconds
+    constexpr double least = 32;    // tokens
+    if (!runner_.knows_cost()) {
+        return static_cast<size_t>(least);
     }
-    const double more = static_cast<double>(n_tokens) - static_cast<double>(n_before);
-    const double a_token = n_before == 0 ? 0.0 : (microseconds - us_before) / more;
-    size_t wanted = 2 * n_tokens;  // upper limit; also the length if more tokens took no more time
-    if (a_token > 0.0) {
-        const double fixed = std::max(0.0, microseconds - a_token * static_cast<double>(n_tokens));
-        const double tokens = std::max(goal - fixed, fixed) / a_token;
-        wanted = static_cast<size_t>(std::min(tokens, static_cast<double>(wanted)));
-    }
-    piece_ = std::clamp(std::max(wanted, n_tokens / 2), first_piece,
-                        std::max(first_piece, static_cast<size_t>(runner_.n_batch())));
+    const PassCost cost = runner_.cost();
+    const double n_tokens = std::max(goal - cost.pass, cost.pass) / std::max(cost.token, 1e-3);
+    return static_cast<size_t>(std::clamp(n_tokens, least, std::max<double>(least, runner_.n_batch())));
 }
 
 PassScheduler::Pass PassScheduler::select(const Requests & waiting, bool may_evict) {
@@ -94,7 +95,7 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting, bool may_evi
     texts = admitted(texts, may_evict);
     for (PassRequest * request : texts) {
         try {
-            prepare(*request, /*may_copy=*/request == texts.front());  // the first is in the pass
+            prepare(*request);
         } catch (...) {  // must not end the request of the thread that runs the pass
             request->fail(std::current_exception());
         }
@@ -151,21 +152,27 @@ bool PassScheduler::has_room_for(const PassRequest & request) const {
 // gets at least half of the batch.
 PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
     Requests members;
+    const auto max_rows = static_cast<size_t>(std::max(runner_.max_rows(), cache_.slots().size()));
     size_t n_tokens = 0, n_rows = 0;
     int32_t n_lanes = 0;
     const auto add = [&](PassRequest & request, size_t room) {
-        if (is_better_held_back(request, members)) {
+        if (waits_for_shared_prefix(request, members)) {
             return;
         }
         PassRequest::Part & part = request.part;
         part.begin = request.slot.cached.size();
         const int32_t lanes = request.tree != nullptr ? request.tree->n_lanes : 0;
+        const size_t free_rows = max_rows - std::min(max_rows, n_rows);
+        const size_t rows = request.n_rows_of(part.begin, request.n_text, /*is_last=*/true);
         part.is_last = n_tokens + request.n_left() + request.n_nodes() <= room &&
                        n_lanes + lanes <= cache_.n_free_lanes() &&
-                       (n_rows == 0 || n_rows + request.n_all_rows() <= static_cast<size_t>(max_rows_));
-        // Tokens whose rows are wanted stay together.
+                       (rows <= free_rows || (n_rows == 0 && !request.wants_output_states));
+        // Tokens whose logits are wanted stay together.
         part.n = part.is_last ? request.n_left()
                               : std::min(room - std::min(room, n_tokens), request.n_left() - request.n_rows);
+        if (request.wants_output_states && part.begin + part.n > request.states_from) {
+            part.n = std::min(part.n, std::max(part.begin, request.states_from) + free_rows - part.begin);
+        }
         if (part.begin < request.n_complete && !request.layers.empty()) {
             part.is_last = false;
             part.n = std::min(part.n, request.n_complete - part.begin);
@@ -174,7 +181,7 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
             return;
         }
         n_tokens += request.n_in_pass();
-        n_rows += part.is_last ? request.n_all_rows() : 0;
+        n_rows += request.n_rows_of(part.begin, part.begin + part.n, part.is_last);
         n_lanes += part.is_last ? lanes : 0;
         members.push_back(&request);
     };
@@ -182,11 +189,8 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
     PassRequest & first = *waiting.front();
     if (!cache_.shares_cells()) {
         // llama.cpp would split other batches. It also splits a batch that skips a slot or is not ordered by slot.
-        const auto is_single_token = [](const PassRequest & request) {
-            return request.n_left() == 1 && !request.slot.cached.empty();
-        };
         for (PassRequest * request : waiting) {
-            if (request == &first || (is_single_token(first) && is_single_token(*request))) {
+            if (request == &first || (is_generating(&first) && is_generating(request))) {
                 add(*request, n_batch);
             }
         }
@@ -255,7 +259,7 @@ void PassScheduler::decode(Requests members) {
             is_incomplete = runner_.leaves_out_layers(layers);
             do {
                 result = runner_.run(batch, rows, layers);
-            } while (result == PassRunner::no_room && cache_.is_unified() && cache_.make_room());
+            } while (result == PassRunner::no_room && cache_.make_room());
         } catch (...) {
             for (PassRequest * member : members) {
                 take_back(*member, /*was_begun=*/true);
@@ -265,7 +269,7 @@ void PassScheduler::decode(Requests members) {
         }
         if (result == PassRunner::done) {
             const int64_t microseconds = llama_time_us() - start;
-            count_pass(members, static_cast<size_t>(batch.n_tokens()), microseconds);
+            count_pass(members);
             for (PassRequest * member : members) {
                 hand_out(*member, members.size(), microseconds);
                 if (is_incomplete) {
@@ -300,7 +304,7 @@ void PassScheduler::give_up_cells(Requests & members) {
                          [](const PassRequest * a, const PassRequest * b) { return a->slot.opened < b->slot.opened; });
     PassRequest & loser = **last;
     const bool is_too_large = n_all(**largest) > llama_n_ctx_seq(runner_.context());
-    if (!cache_.is_unified() || is_too_large || (*largest)->n_nodes() > 0) {
+    if (is_too_large || (*largest)->n_nodes() > 0) {
         (*largest)->fail(std::make_exception_ptr(context_full(**largest)));
         cache_.truncate((*largest)->slot, (*largest)->n_matched);
         members.erase(largest);
@@ -319,11 +323,7 @@ void PassScheduler::give_up_cells(Requests & members) {
     }
 }
 
-void PassScheduler::count_pass(const Requests & members, size_t n_tokens, int64_t microseconds) {
-    if (std::any_of(members.begin(), members.end(),
-                    [](const PassRequest * member) { return member->part.n >= first_piece / 2; })) {
-        learn_piece(n_tokens, static_cast<double>(microseconds));
-    }
+void PassScheduler::count_pass(const Requests & members) {
     ++n_passes_;
     n_sequences_ += static_cast<int64_t>(members.size());
     const double average = sequences_a_pass_.load(std::memory_order_relaxed);
@@ -345,7 +345,8 @@ void PassScheduler::add_to(Batch & batch, PassRequest & request) {
     const size_t n_rows = part.is_last ? request.n_rows : 0;
     for (size_t i = 0; i < part.n; ++i) {
         const size_t at = part.begin + i;
-        batch.add(request.text[at], static_cast<llama_pos>(at), holders, i + n_rows >= part.n);
+        const bool wants_state = request.wants_output_states && at >= request.states_from;
+        batch.add(request.text[at], static_cast<llama_pos>(at), holders, wants_state || i + n_rows >= part.n);
     }
     if (tree != nullptr) {
         for (const TreeBatch::Node & node : tree->nodes) {
@@ -373,9 +374,11 @@ PassRunner::Layers PassScheduler::layers_for(const Requests & members) {
     PassRunner::Layers layers;
     layers.stops = true;
     for (const PassRequest * member : members) {
-        const bool wants_layers = member->part.is_last && !member->layers.empty();
-        layers.stops = layers.stops && wants_layers;
-        if (wants_layers) {
+        const PassRequest::Part & part = member->part;
+        const bool has_states = !member->layers.empty() && part.begin + part.n > member->states_from;
+        // The output of the final norm depends on all layers: after it, only the output head is left out.
+        layers.stops = layers.stops && has_states && (part.is_last || member->wants_output_states);
+        if (has_states) {
             layers.wanted.insert(layers.wanted.end(), member->layers.begin(), member->layers.end());
         }
     }
@@ -397,6 +400,7 @@ void PassScheduler::hand_out(PassRequest & request, size_t n_members, int64_t mi
         if (request.on_pass) {
             request.on_pass(part.begin, part.begin + part.n);
         }
+        hand_out_states(request);
         if (!part.is_last) {
             return;
         }
@@ -412,15 +416,27 @@ void PassScheduler::hand_out(PassRequest & request, size_t n_members, int64_t mi
     }
 }
 
+void PassScheduler::hand_out_states(PassRequest & request) {
+    const PassRequest::Part & part = request.part;
+    if (request.layers.empty()) {
+        return;
+    }
+    const size_t first = std::max(part.begin, request.states_from);
+    for (size_t at = first; at < part.begin + part.n; ++at) {
+        const int32_t place = part.first_in_batch + static_cast<int32_t>(at - part.begin);
+        for (const int32_t layer : request.layers) {
+            request.on_state(at, layer, runner_.hidden_row(layer, part.first_row + at - first, place));
+        }
+    }
+    request.states_from = std::max(request.states_from, part.begin + part.n);
+}
+
 void PassScheduler::hand_out_rows(PassRequest & request) {
     const PassRequest::Part & part = request.part;
     request.counts.bytes_copied += static_cast<int64_t>(request.n_all_rows() * runner_.bytes_of_row());
     size_t row = part.first_row;
     const int32_t end_of_text = part.first_in_batch + static_cast<int32_t>(part.n);
     for (int32_t place = -static_cast<int32_t>(request.n_rows); place < 0; ++place, ++row) {
-        for (const int32_t layer : request.layers) {
-            request.on_hidden(place, layer, runner_.hidden_row(layer, row, end_of_text + place));
-        }
         if (request.on_row) {
             request.on_row(place, runner_.take_row(row, end_of_text + place));
         }
@@ -459,8 +475,7 @@ void PassScheduler::take_back(PassRequest & request, bool was_begun) {
 ContextFull PassScheduler::context_full(const PassRequest & request) const {
     return ContextFull("no room for " + std::to_string(request.n_in_pass()) + " more tokens after " +
                        std::to_string(request.part.begin) + " (option n_ctx is " +
-                       std::to_string(llama_n_ctx_seq(runner_.context())) +
-                       (cache_.is_unified() ? ", shared by all open streams)" : ")"));
+                       std::to_string(llama_n_ctx_seq(runner_.context())) + ", shared by all open streams)");
 }
 
 }  // namespace eliza

@@ -16,11 +16,10 @@ namespace eliza {
 
 class PassScheduler {
 public:
-    // A pass computes at most max_rows rows of logits, unless a single request needs more. A long prompt is cut into
-    // pieces of at most n_batch tokens. With `by_time`, if a caller wants progress reports, the length of the pieces
-    // also depends on the measured time of earlier passes.
-    PassScheduler(PassRunner & runner, KvCache & cache, int32_t max_rows, bool by_time)
-        : runner_(runner), cache_(cache), max_rows_(max_rows), by_time_(by_time) {}
+    // A long prompt is cut into pieces of at most n_batch tokens. With `by_time`, if a caller wants progress reports or
+    // other requests wait, the length of the pieces also depends on the measured time of earlier passes.
+    PassScheduler(PassRunner & runner, KvCache & cache, bool by_time)
+        : runner_(runner), cache_(cache), by_time_(by_time) {}
     PassScheduler(const PassScheduler &) = delete;
     PassScheduler & operator=(const PassScheduler &) = delete;
 
@@ -53,10 +52,10 @@ public:
 private:
     using Requests = std::vector<PassRequest *>;
 
-    void prepare(PassRequest & request, bool may_copy);
-    bool is_better_held_back(const PassRequest & request, const Requests & members) const;
+    void prepare(PassRequest & request);
+    bool waits_for_shared_prefix(const PassRequest & request, const Requests & members) const;
     size_t room(const Requests & waiting) const;
-    void learn_piece(size_t n_tokens, double microseconds);
+    size_t piece() const;
     Requests admitted(const Requests & texts, bool may_evict);
     bool has_room_for(const PassRequest & request) const;
     void give_up_cells(Requests & members);
@@ -66,21 +65,16 @@ private:
     void add_to(Batch & batch, PassRequest & request);
     static Rows rows_for(const Requests & members);
     static PassRunner::Layers layers_for(const Requests & members);
-    void count_pass(const Requests & members, size_t n_tokens, int64_t microseconds);
+    void count_pass(const Requests & members);
     void hand_out(PassRequest & request, size_t n_members, int64_t microseconds);
+    void hand_out_states(PassRequest & request);
     void hand_out_rows(PassRequest & request);
     void take_back(PassRequest & request, bool was_begun);
     ContextFull context_full(const PassRequest & request) const;
 
     PassRunner & runner_;
     KvCache & cache_;
-    const int32_t max_rows_;
     const bool by_time_;
-
-    static constexpr size_t first_piece = 32;
-    size_t piece_ = first_piece;  // tokens in a piece of a prompt with progress reports
-    size_t n_last_ = 0;           // tokens of the last pass with a piece of a prompt
-    double us_last_ = 0.0;        // and its microseconds
     std::atomic<int64_t> n_passes_{0};
     std::atomic<int64_t> n_sequences_{0};
     std::atomic<double> sequences_a_pass_{1.0};

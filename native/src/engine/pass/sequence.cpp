@@ -22,6 +22,11 @@ void Sequence::append(const llama_token * tokens, size_t n) {
     forget_outputs();
 }
 
+void Sequence::append_prompt(const llama_token * tokens, size_t n) {
+    append(tokens, n);
+    reads_prompt_ = true;
+}
+
 void Sequence::append(llama_token token) {
     if (n_ahead() == 0 || token != ahead_->tokens[ahead_->n_appended]) {
         append(&token, 1);
@@ -68,8 +73,17 @@ void Sequence::run(PassRequest & request) {
         request.may_share = false;
         request.on_pass = [&](size_t begin, size_t end) { on_pass_(request.text, begin, end); };
     }
-    decoder_->queue().run(request);
+    run_and_count(request);
     n_decoded_ = tokens_.size();
+}
+
+void Sequence::run_and_count(PassRequest & request) {
+    const PassCounts before = counts_;
+    decoder_->queue().run(request);
+    if (std::exchange(reads_prompt_, false)) {
+        prompt_counts_.passes += counts_.passes - before.passes;
+        prompt_counts_.tokens_reused += counts_.tokens_reused - before.tokens_reused;
+    }
 }
 
 void Sequence::decode(Rows rows, const Progress & progress) {
@@ -100,24 +114,26 @@ void Sequence::decode_rows(size_t n, const std::function<void(size_t i, const Lo
     run(wanted);
 }
 
-void Sequence::read_ahead(const std::vector<llama_token> & ahead, size_t n_kept, size_t n_rows,
-                          const std::vector<int32_t> & layers,
-                          const std::function<void(size_t i, int32_t layer, const float * values)> & on_hidden) {
+void Sequence::read_states(const std::vector<llama_token> & after, size_t n_kept, size_t from,
+                           const std::vector<int32_t> & layers, const OnState & on_state) {
+    drop_ahead();  // the slot will hold the other tokens instead
     std::vector<llama_token> text = tokens_;
-    text.insert(text.end(), ahead.begin(), ahead.end());
+    text.insert(text.end(), after.begin(), after.end());
     PassRequest wanted(slot_, cancelled_, counts_);
     wanted.text = text.data();
     wanted.n_text = text.size();
     wanted.n_known = n_decoded_;
     wanted.appended_from = tokens_.size();
-    wanted.n_rows = n_rows;
     wanted.rows = Rows::some;
     wanted.layers = layers;
-    wanted.n_complete = tokens_.size() + n_kept;
-    wanted.on_hidden = [&](int32_t place, int32_t layer, const float * values) {
-        on_hidden(n_rows - static_cast<size_t>(-place), layer, values);
+    wanted.states_from = tokens_.size() + from;
+    wanted.wants_output_states = layers.back() == llama_model_n_layer(decoder_->model().get());
+    wanted.n_complete = wanted.wants_output_states ? 0 : tokens_.size() + n_kept;
+    wanted.on_state = [&](size_t at, int32_t layer, const float * values) {
+        on_state(at - tokens_.size(), layer, values);
     };
-    run_with_ahead(text.size(), [&] { decoder_->queue().run(wanted); });
+    reads_prompt_ = true;
+    run_with_ahead(text.size(), [&] { run_and_count(wanted); });
     slot_.n_wanted = tokens_.size();
 }
 
@@ -146,7 +162,7 @@ void Sequence::decode_each(const std::function<bool(const float * logits)> & cho
         }
         return continues;
     };
-    decoder_->queue().run(wanted);
+    run_and_count(wanted);
 }
 
 // Keeps the row after the last token.
@@ -184,7 +200,7 @@ LogitsRow Sequence::row() {
     return hidden_ && !has_logits_ ? LogitsRow(decoder_->runner().head(), *hidden_) : LogitsRow(logits());
 }
 
-void Sequence::decode_tree(const TreeBatch & tree, Rows rows,
+void Sequence::decode_tree(const TreeBatch & tree, Rows rows, bool wants_last,
                            const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                            const std::function<int32_t()> & kept) {
     if (!has_undecoded()) {
@@ -192,7 +208,7 @@ void Sequence::decode_tree(const TreeBatch & tree, Rows rows,
     }
     PassRequest wanted(slot_, cancelled_, counts_);
     ask_for_row(wanted);
-    wanted.n_rows = has_undecoded() ? 1 : 0;
+    wanted.n_rows = wants_last ? 1 : 0;
     wanted.tree = &tree;
     wanted.rows = rows;
     wanted.on_row = on_row;

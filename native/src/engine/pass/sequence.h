@@ -37,6 +37,9 @@ public:
     void append(llama_token token);
     void truncate(size_t n);
 
+    // Appends tokens of a prompt: what the request costs that decodes them is counted in prompt_counts().
+    void append_prompt(const llama_token * tokens, size_t n);
+
     // True if the logits after the last token have not been computed.
     bool has_undecoded() const { return !has_logits_ && !hidden_; }
 
@@ -54,12 +57,12 @@ public:
     // of them: with 0 for the first. n is at most Decoder::most_rows().
     void decode_rows(size_t n, const std::function<void(size_t i, const LogitsRow & row)> & on_row);
 
-    // Calls `on_hidden` with the hidden states of the last n_rows of the tokens `ahead`, which would follow this
-    // sequence, in some layers (engine/pass/layer_rows.h). The sequence is unchanged, and the cache keeps the first
-    // n_kept of these tokens. n_rows is at most Decoder::most_rows().
-    void read_ahead(const std::vector<llama_token> & ahead, size_t n_kept, size_t n_rows,
-                    const std::vector<int32_t> & layers,
-                    const std::function<void(size_t i, int32_t layer, const float * values)> & on_hidden);
+    // Calls `on_state` with the hidden states of the tokens `after`, which would follow this sequence, from index
+    // `from` on, in some layers (engine/pass/layer_rows.h). The layers are ascending. The sequence is unchanged, and
+    // the cache keeps the first n_kept of these tokens. n_kept is at most `from`.
+    using OnState = std::function<void(size_t i, int32_t layer, const float * values)>;
+    void read_states(const std::vector<llama_token> & after, size_t n_kept, size_t from,
+                     const std::vector<int32_t> & layers, const OnState & on_state);
 
     // Decodes all undecoded tokens and calls `choose` with the logits after the last token, which are valid during the
     // call. If `choose` returns true, it has appended a token; that token is decoded in the next pass and `choose` is
@@ -76,9 +79,10 @@ public:
     // Returns the row of a choice among a few tokens, computed in the cheapest way that the options allow.
     LogitsRow row_of_few(const Options & options);
 
-    // Decodes all undecoded tokens and, after them, the tree in one pass; see PassRequest for on_row and kept. Logits
-    // after the last token that were already computed stay valid.
-    void decode_tree(const TreeBatch & tree, Rows rows,
+    // Decodes all undecoded tokens and, after them, the tree in one pass; see PassRequest for on_row and kept. With
+    // `wants_last`, on_row also gets the row after the last token, which must be undecoded. Logits after the last token
+    // that were already computed stay valid.
+    void decode_tree(const TreeBatch & tree, Rows rows, bool wants_last,
                      const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                      const std::function<int32_t()> & kept);
 
@@ -99,8 +103,8 @@ public:
     // are unchanged.
     void restore_state(std::vector<llama_token> tokens, const std::vector<uint8_t> & state);
 
-    // Returns the measured cost of a pass; see Decoder.
-    std::optional<PassCost> pass_cost() { return decoder_->pass_cost(slot_, tokens_.size(), cancelled_); }
+    // Returns the current cost of a pass; see Decoder.
+    PassCost pass_cost() const { return decoder_->pass_cost(tokens_.size()); }
 
     // Calls `use` while no pass runs, so that it may use the context. Throws Error if the stream is cancelled before
     // `use` is called.
@@ -109,12 +113,19 @@ public:
     // The costs of all passes so far.
     const PassCounts & counts() const { return counts_; }
 
+    // Of these, the passes that decoded prompts or read hidden states of them, and the reused tokens of prompts.
+    struct PromptCounts {
+        int64_t passes = 0, tokens_reused = 0;
+    };
+    const PromptCounts & prompt_counts() const { return prompt_counts_; }
+
     CancelFlag & cancelled() { return cancelled_; }
 
 private:
     void ask_for_row(PassRequest & request);
     void run_with_ahead(size_t n, const std::function<void()> & run_request);
     void run(PassRequest & request);
+    void run_and_count(PassRequest & request);
     void keep(const LogitsRow & row);
     void drop_ahead();
     void forget_row();
@@ -124,6 +135,8 @@ private:
     Slot & slot_;
     CancelFlag & cancelled_;
     PassCounts counts_;
+    PromptCounts prompt_counts_;
+    bool reads_prompt_ = false;  // the next request decodes tokens of a prompt
     OnPass on_pass_;
     std::vector<llama_token> tokens_;
     size_t appended_from_ = 0;  // index of the first token of the latest append()

@@ -1,32 +1,13 @@
-// What a stream counts about its own tokens; eliza_llm_stream_stats_t explains the counters of the same names.
+// What a stream counts about its own tokens. Stream::stats() fills in what its passes count.
 #pragma once
 
-#include <cstdint>
-
+#include "eliza/eliza_inference.h"
 #include "engine/base/options.h"
 #include "engine/pass/sequence.h"
 
 namespace eliza {
 
-struct StreamCounts {
-    int64_t prompt_tokens = 0;
-    int64_t prompt_tokens_reused = 0;
-    int64_t prompt_passes = 0;
-    int64_t generated_tokens = 0;
-    int64_t forward_passes_saved = 0;
-    int64_t decisions = 0;
-    int64_t candidates_seen = 0;
-    int64_t tokens_forced = 0;
-    int64_t tokens_sampled = 0;
-    int64_t spans = 0;
-    int64_t trie_departures = 0;
-    int64_t span_limit_hits = 0;
-    int64_t tree_passes = 0;
-    int64_t select_ns = 0;
-    int64_t tokens_drafted = 0;
-    int64_t tokens_accepted = 0;
-    int32_t strategies = 0;
-
+struct StreamCounts : eliza_llm_stream_stats_t {
     // Counts a token that needs no logits, because it has no alternative.
     void add_forced(const Sequence & sequence) {
         ++tokens_forced;

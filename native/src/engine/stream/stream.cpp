@@ -58,9 +58,17 @@ void Stream::require_prompt() const {
 
 void Stream::prefill(const llama_token * tokens, size_t n) {
     append_prompt(tokens, n, [&] {
-        sequence_.append(tokens, n);
+        sequence_.append_prompt(tokens, n);
         sequence_.decode(options_.restricts_head() ? Rows::some : Rows::whole, progress_);
     });
+}
+
+void Stream::append(const llama_token * tokens, size_t n) {
+    if (progress_) {
+        prefill(tokens, n);
+        return;
+    }
+    append_prompt(tokens, n, [&] { sequence_.append_prompt(tokens, n); });
 }
 
 void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out,
@@ -86,14 +94,18 @@ void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_to
             keep(sequence_.logits(), tokens[0]);
         }
         const auto most = static_cast<size_t>(decoder_->most_rows());
+        std::vector<float> rows;
         for (size_t begin = 0; begin < n; begin += most) {
             const size_t n_rows = std::min(most, n - begin);
-            sequence_.append(tokens + begin, n_rows);
-            sequence_.decode_rows(n_rows, [&](size_t i, const LogitsRow & row) {
-                if (begin + i + 1 < n) {
-                    keep(row.whole(), tokens[begin + i + 1]);
-                }
+            sequence_.append_prompt(tokens + begin, n_rows);
+            rows.clear();
+            // Only copies: other requests wait during the callback.
+            sequence_.decode_rows(n_rows, [&](size_t, const LogitsRow & row) {
+                rows.insert(rows.end(), row.whole(), row.whole() + n_vocab);
             });
+            for (size_t i = 0; i < n_rows && begin + i + 1 < n; ++i) {
+                keep(rows.data() + i * static_cast<size_t>(n_vocab), tokens[begin + i + 1]);
+            }
             if (progress_) {
                 progress_("prefill", static_cast<float>(begin + n_rows) / static_cast<float>(n));
             }
@@ -105,42 +117,67 @@ void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_to
 
 void Stream::hidden_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
                            size_t n_rows, float * out, size_t cap) {
+    if (n_rows == 0 || n_rows > n) {
+        throw invalid_argument("n_rows: expected 1 to " + std::to_string(n) + ", got " + std::to_string(n_rows));
+    }
+    check_prompt(tokens, n);  // also limits the number of rows
+    std::vector<TokenRange> rows;
+    for (size_t at = n - n_rows; at < n; ++at) {
+        rows.push_back({at, at + 1});
+    }
+    pooled_states(tokens, n, n_kept, layers, rows, out, cap);
+}
+
+void Stream::pooled_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
+                           const std::vector<TokenRange> & ranges, float * out, size_t cap) {
     const Model & model = decoder_->model();
     const int32_t n_layers = llama_model_n_layer(model.get());
     const auto n_embd = static_cast<size_t>(llama_model_n_embd(model.get()));
-    const auto most = std::min(n, static_cast<size_t>(decoder_->most_rows()));
-    if (n_rows == 0 || n_rows > most) {
-        throw invalid_argument("n_rows: expected 1 to " + std::to_string(most) + ", got " + std::to_string(n_rows));
-    }
     for (size_t i = 0; i < layers.size(); ++i) {
         if (layers[i] < 1 || layers[i] > n_layers || (i > 0 && layers[i] <= layers[i - 1])) {
-            throw invalid_argument("layers[" + std::to_string(i) + "]: expected ascending numbers from 1 to " +
+            throw invalid_argument(at("layers", i) + ": expected ascending numbers from 1 to " +
                                    std::to_string(n_layers) + ", got " + std::to_string(layers[i]));
         }
     }
-    if (const size_t size = layers.size() * n_rows * n_embd; layers.empty() || cap < size) {
-        throw invalid_argument(layers.empty() ? std::string("layers: expected at least 1, got none")
-                                              : "cap: expected room for " + std::to_string(size) + " values, got " +
-                                                    std::to_string(cap));
+    size_t from = n;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+        if (ranges[i].begin >= ranges[i].end || ranges[i].end > n) {
+            throw invalid_argument(at("ranges", i) + ": expected a non-empty part of " + std::to_string(n) +
+                                   " tokens, got " + std::to_string(ranges[i].begin) + " to " +
+                                   std::to_string(ranges[i].end));
+        }
+        from = std::min(from, ranges[i].begin);
+    }
+    if (layers.empty() || ranges.empty()) {
+        throw invalid_argument(std::string(layers.empty() ? "layers" : "ranges") + ": expected at least 1, got none");
+    }
+    const size_t size = layers.size() * ranges.size() * n_embd;
+    if (cap < size) {
+        throw invalid_argument("cap: expected room for " + std::to_string(size) + " values, got " +
+                               std::to_string(cap));
     }
     cancelled_.throw_if_set();
     check_prompt(tokens, n);
-    std::vector<float> found(layers.size() * n_rows * n_embd);
-    n_kept = layers.back() == n_layers ? 0 : std::min(n_kept, n - n_rows);  // a complete pass keeps all tokens
-    const PassCounts before = sequence_.counts();
-    sequence_.read_ahead(
-        {tokens, tokens + n}, n_kept, n_rows, layers, [&](size_t i, int32_t layer, const float * values) {
-            const auto place = std::find(layers.begin(), layers.end(), layer) - layers.begin();
-            std::copy_n(values, n_embd, found.data() + (static_cast<size_t>(place) * n_rows + i) * n_embd);
-        });
-    std::copy(found.begin(), found.end(), out);
-    count_prompt(n, before);
-}
-
-void Stream::count_prompt(size_t n, const PassCounts & before) {
+    std::vector<double> sums(size);
+    draft_.drop();
+    const auto add = [&](size_t i, int32_t layer, const float * values) {
+        const auto place = static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin());
+        for (size_t range = 0; range < ranges.size(); ++range) {
+            if (ranges[range].begin <= i && i < ranges[range].end) {
+                double * sum = sums.data() + (place * ranges.size() + range) * n_embd;
+                std::transform(values, values + n_embd, sum, sum, [](float a, double b) { return a + b; });
+            }
+        }
+    };
+    sequence_.read_states({tokens, tokens + n}, std::min(n_kept, from), from, layers, add);
+    for (size_t row = 0; row < layers.size() * ranges.size(); ++row) {
+        const TokenRange & range = ranges[row % ranges.size()];
+        const auto n_tokens = static_cast<double>(range.end - range.begin);
+        std::transform(sums.begin() + static_cast<ptrdiff_t>(row * n_embd),
+                       sums.begin() + static_cast<ptrdiff_t>((row + 1) * n_embd), out + row * n_embd,
+                       [&](double sum) { return static_cast<float>(sum / n_tokens); });
+    }
     counts_.prompt_tokens += static_cast<int64_t>(n);
-    counts_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
-    counts_.prompt_passes += sequence_.counts().passes - before.passes;
 }
 
 void Stream::check_prompt(const llama_token * tokens, size_t n) const {
@@ -154,8 +191,8 @@ void Stream::check_prompt(const llama_token * tokens, size_t n) const {
     decoder_->model().check_tokens(tokens, n);
 }
 
-// Appends a prompt with a function that also decodes it.
-void Stream::append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append_and_decode) {
+// Appends a prompt with a function that may also decode it.
+void Stream::append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append) {
     cancelled_.throw_if_set();
     if (n == 0) {
         return;
@@ -167,10 +204,9 @@ void Stream::append_prompt(const llama_token * tokens, size_t n, const std::func
     }
     check_prompt(tokens, n);
     const size_t n_before = sequence_.tokens().size();
-    const PassCounts before = sequence_.counts();
     draft_.drop();
     try {
-        append_and_decode();
+        append();
     } catch (...) {
         sequence_.truncate(n_before);
         throw;
@@ -183,7 +219,7 @@ void Stream::append_prompt(const llama_token * tokens, size_t n, const std::func
     }
     n_accepted_ = sequence_.tokens().size();
     answer_.begin_after_prompt(/*from_start=*/false);
-    count_prompt(n, before);
+    counts_.prompt_tokens += static_cast<int64_t>(n);
     resume();
     stops_.forget();
     generated_since_prefill_ = 0;
@@ -703,31 +739,16 @@ void Stream::set_sampling(std::string_view json) {
 
 eliza_llm_stream_stats_t Stream::stats() const {
     const PassCounts & passes = sequence_.counts();
-    eliza_llm_stream_stats_t stats{};
-    stats.prompt_tokens = counts_.prompt_tokens;
-    stats.prompt_tokens_reused = counts_.prompt_tokens_reused;
-    stats.generated_tokens = counts_.generated_tokens;
+    eliza_llm_stream_stats_t stats = counts_;
     stats.forward_passes = passes.passes;
-    stats.prompt_passes = counts_.prompt_passes;
-    stats.forward_passes_saved = counts_.forward_passes_saved;
-    stats.decisions = counts_.decisions;
-    stats.candidates_seen = counts_.candidates_seen;
-    stats.tokens_forced = counts_.tokens_forced;
-    stats.tokens_sampled = counts_.tokens_sampled;
-    stats.spans = counts_.spans;
-    stats.trie_departures = counts_.trie_departures;
-    stats.span_limit_hits = counts_.span_limit_hits;
-    stats.tree_passes = counts_.tree_passes;
+    stats.prompt_passes = sequence_.prompt_counts().passes;
+    stats.prompt_tokens_reused = sequence_.prompt_counts().tokens_reused;
     stats.decode_us = passes.pass_us;
     stats.select_us = counts_.select_ns / 1000;
     stats.n_past = static_cast<int32_t>(sequence_.tokens().size());
     stats.n_vocab = decoder_->model().n_vocab();
     stats.finish_reason = finish_reason_;
     stats.trie_active = choice_.is_active() ? 1 : 0;
-    stats.select_ns = counts_.select_ns;
-    stats.strategies = counts_.strategies;
-    stats.tokens_drafted = counts_.tokens_drafted;
-    stats.tokens_accepted = counts_.tokens_accepted;
     stats.bytes_copied = passes.bytes_copied;
     stats.passes_shared = passes.passes_shared;
     stats.sequences = passes.sequences;

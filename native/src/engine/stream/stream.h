@@ -48,13 +48,24 @@ public:
     // Appends tokens and decodes them. After an error the conversation is unchanged.
     void prefill(const llama_token * tokens, size_t n);
 
+    // The same, but the tokens are decoded only when something needs their logits, in one pass with what follows them.
+    // A stream that reports its progress decodes them at once.
+    void append(const llama_token * tokens, size_t n);
+
     // The same, and writes the log-probability of each token and of the n_top most probable tokens at its position to
     // `out`, which has room for `cap` entries.
     void prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out, size_t cap);
 
-    // Writes the hidden states of the last n_rows of these tokens, as if they were appended, in ascending layers:
-    // out[layer][row][n_embd], with room for `cap` values. The conversation is unchanged. The cache keeps at least the
-    // first n_kept tokens.
+    // Writes the means of the hidden states of these tokens over ranges of them, as if they were appended, in ascending
+    // layers: out[layer][range][n_embd], with room for `cap` values. The conversation is unchanged. The cache keeps at
+    // least the first n_kept tokens, up to the first range.
+    struct TokenRange {
+        size_t begin, end;
+    };
+    void pooled_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
+                       const std::vector<TokenRange> & ranges, float * out, size_t cap);
+
+    // The same for each of the last n_rows tokens: out[layer][row][n_embd].
     void hidden_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
                        size_t n_rows, float * out, size_t cap);
 
@@ -76,6 +87,9 @@ public:
     // tokens, the call computes further steps up to `limits`.
     const Step & peek(const StepLimits & limits = StepLimits{1, INT64_MAX});
     void take();
+
+    // The most tokens that may be generated after a prompt; 0 = no limit.
+    int32_t max_tokens() const { return config_.max_tokens; }
 
     // Calls on_step with each step until on_step returns false, until max_tokens tokens are generated (0 = no limit),
     // or until the generation ends. Returns false if on_step returned false.
@@ -194,8 +208,7 @@ private:
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
     void check_prompt(const llama_token * tokens, size_t n) const;
-    void count_prompt(size_t n, const PassCounts & before);
-    void append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append_and_decode);
+    void append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append);
     void require_prompt() const;
     void require_own(const PreparedChoices & choices) const;
     void require_fit(const Ending & ending, const std::string & name) const;
@@ -205,7 +218,7 @@ private:
     const StreamConfig config_;
     const Options options_;
     const Progress progress_;
-    StreamCounts counts_;
+    StreamCounts counts_{};
 
     Sequence sequence_;
     SamplingParams sampling_;
