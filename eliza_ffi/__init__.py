@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .chat import Prompt
     from .choices import ChoiceResult, PreparedLabels, RankResult
     from .classifier import Classifier
-    from .decisions import Calibration, Choice, Decision, MultiLabel, Predicate, Score
+    from .decisions import Choice, Decision, MultiLabel, Predicate, Score
     from .errors import (
         BusyError,
         ChatTemplateError,
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
         ModelError,
         NotSupportedError,
     )
+    from .evidence import Calibration
+    from .learning import calibrate, evaluate
     from .model import Model
     from .sampling import Sampling
     from .session import (
         AsyncTextStream,
         CacheOptions,
         GenerationResult,
+        RerankResult,
         Speculation,
         TextAnswer,
         TextStream,
@@ -86,6 +89,7 @@ __all__ = [
     "Prompt",
     "RankResult",
     "Regex",
+    "RerankResult",
     "Sampling",
     "Score",
     "Skeleton",
@@ -97,6 +101,8 @@ __all__ = [
     "ToolCall",
     "ToolCalls",
     "__version__",
+    "calibrate",
+    "evaluate",
 ]
 
 _ROOMS = (
@@ -107,6 +113,8 @@ _ROOMS = (
     "structured",
     "session",
     "decisions",
+    "evidence",
+    "learning",
     "model",
     "async_model",
     "classifier",

@@ -71,6 +71,11 @@ class Recent(Generic[Value]):
         self._lock = threading.Lock()
         self._kept: dict[Hashable, Value] = {}
 
+    def find(self, key: Hashable) -> Value | None:
+        """Return the value of a key, or None."""
+        with self._lock:
+            return self._kept.get(key)
+
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Return the value of a key; without one, make it and keep it."""
         with self._lock:

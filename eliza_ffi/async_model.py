@@ -12,21 +12,16 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
-    Mapping,
 )
 from contextlib import aclosing
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from .chat.template import ChatTemplate, Messages
 from .checks import check_kind, suggest_keywords
 from .errors import GenerationCancelledError
 from .hub import hub_path
 from .library.binding import CffiBinding
-from .library.loading import Library
 from .model import Model
 from .session.batches import run_many_async
 from .session.run import Run
@@ -55,6 +50,13 @@ class _Requests(Model):
     def _execute(self, task: Task[Any]) -> Any:
         return task.run_async
 
+    def _after(self, task: Task[V], then: Callable[[V], Any]) -> Any:
+        async def run() -> Any:
+            rest = await self.session.helpers.run(then, await task.run_async())
+            return await rest()
+
+        return run
+
     def _steps(self, run: Run[Any], timeout: float | None) -> Any:
         return self.session.scheduler.steps_async(run, timeout)
 
@@ -64,14 +66,14 @@ class _Requests(Model):
         self,
         items: Iterable[V],
         task: Callable[[V], Task[Any]],
-        read: Callable[[list[Any]], list[Any]],
-        **how: Any,
+        read: Callable[[list[Any]], list[Any]] = list,
+        **options: Any,
     ) -> Any:
         async def one(item: V) -> Any:
             return await (await self.session.helpers.run(task, item)).run_async()
 
         async def run() -> list[Any]:
-            return read(await run_many_async(items, one, **how))
+            return read(await run_many_async(items, one, **options))
 
         return run
 
@@ -83,6 +85,25 @@ def _on_thread(
 
     async def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._prepared(partial(method, self._model, *args, **kwargs))
+
+    return _like(method, run)
+
+
+def _in_parts(
+    method: Callable[Concatenate[Model, P], R], in_parts: Callable[..., R]
+) -> Callable[Concatenate[AsyncModel, P], Coroutine[None, None, R]]:
+    """Return a method of AsyncModel that can be cancelled between two parts of its work."""
+
+    async def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        is_cancelled = threading.Event()
+
+        def check() -> None:
+            if is_cancelled.is_set():
+                raise GenerationCancelledError("the request was cancelled")
+
+        _ = self.session.ctx  # raises if the model is closed
+        work = partial(in_parts, self._model, *args, check=check, **kwargs)
+        return await self.session.workers.run(work, cancel=is_cancelled.set)
 
     return _like(method, run)
 
@@ -124,6 +145,18 @@ def _streamed(
     return _like(method, run, "AsyncTextStream")
 
 
+def _with_parameters_of(
+    kind: Callable[P, Model],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[AsyncModel, P], None]]:
+    """Give a constructor the signature of a class's constructor."""
+
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[AsyncModel, P], None]:
+        init.__signature__ = inspect.signature(kind.__init__)  # type: ignore
+        return init
+
+    return decorate
+
+
 def _like(method: Callable[..., Any], run: F, returns: str | None = None) -> F:
     """Give a function the name, docstring and signature of a method; it may have its own result."""
     wraps(method)(run)
@@ -142,10 +175,10 @@ class AsyncModel:
     Requests are prepared and run on threads, so that they do not block the event loop.
 
     Cancelling a task cancels only its own request. The cancelled call returns when its thread has
-    stopped and its slot is free again. Three methods do not stop at once: :meth:`embed` finishes
-    the current string, :meth:`end_of_turn` finishes computing the score, and
-    :meth:`load_prompt_cache` finishes reading the file. To leave an iterator early, call
-    ``aclose()`` or use `contextlib.aclosing`.
+    stopped and its slot is free again. Four methods do not stop at once: :meth:`embed` and
+    :meth:`rerank` finish the strings that they are reading, at most 32, :meth:`end_of_turn`
+    finishes computing the score, and :meth:`load_prompt_cache` finishes reading the file. To leave
+    an iterator early, call ``aclose()`` or use `contextlib.aclosing`.
 
     Callbacks run on the event loop. If a callback returns an awaitable, it is awaited. The
     constructor's `progress` is an exception: it is a plain function, and is called on the thread
@@ -153,37 +186,14 @@ class AsyncModel:
 
     Parameters
     ----------
-    path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, lora, progress, options
+    path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, lora, encoder, progress, options
         As :class:`~eliza_ffi.model.Model`. The constructor blocks while the model loads; use
         :meth:`open` in an event loop.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        library: str | os.PathLike[str] | Library | None = None,
-        n_ctx: int = 0,
-        n_slots: int | None = None,
-        n_threads: int = 0,
-        n_gpu_layers: int = -1,
-        seed: int | None = None,
-        lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
-        progress: Callable[[str, float], None] | None = None,
-        options: Mapping[str, str] | None = None,
-    ) -> None:
-        self._model = Model(
-            path,
-            library=library,
-            n_ctx=n_ctx,
-            n_slots=n_slots,
-            n_threads=n_threads,
-            n_gpu_layers=n_gpu_layers,
-            seed=seed,
-            lora=lora,
-            progress=progress,
-            options=options,
-        )
+    @_with_parameters_of(Model)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._model = Model(*args, **kwargs)
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
@@ -253,20 +263,9 @@ class AsyncModel:
         return await self._prepared(partial(self._model.chat_tokens, messages, **more))
 
     prepare_labels = _on_thread(Model.prepare_labels)
-    decision_prompts = _on_thread(Model.decision_prompts)
 
-    async def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
-        """Run :meth:`Model.embed <eliza_ffi.model.Model.embed>` on a thread."""
-        is_cancelled = threading.Event()
-
-        def check() -> None:
-            if is_cancelled.is_set():
-                raise GenerationCancelledError("the embedding was cancelled")
-
-        _ = self.session.ctx  # raises if the model is closed
-        return await self.session.workers.run(
-            self._model._embed, text, pooling, check, cancel=is_cancelled.set
-        )
+    embed = _in_parts(Model.embed, Model._embed)
+    rerank = _in_parts(Model.rerank, Model._rerank)
 
     # ---- Requests -------------------------------------------------------------------------------
 
@@ -282,6 +281,7 @@ class AsyncModel:
     rank_many = _awaited(Model.rank_many)
     decide = _awaited(Model.decide)
     decide_many = _awaited(Model.decide_many)
+    decision_prompts = _awaited(Model.decision_prompts)
     fill = _awaited(Model.fill)
     fill_stream = _iterated(Model.fill_stream)
     fill_many = _awaited(Model.fill_many)

@@ -24,10 +24,11 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Real
+from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, MissingFileError
 
 T = TypeVar("T")
 
@@ -135,6 +136,15 @@ def check_whole(
     return whole
 
 
+def plain_number(value: Any) -> Any:
+    """Return a number of numpy or another library as Python's int or float, all else unchanged."""
+    if isinstance(value, bool | int | float | str | None) and type(value).__module__ == "builtins":
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
 def check_number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
     """Check that a value is a finite number from `least` to `most`, and not a bool."""
     # `float` and `int` come first, because the test for an abstract class is slow.
@@ -199,15 +209,24 @@ def check_path(name: str, value: Any) -> str:
     return path
 
 
+def check_file(path: str | os.PathLike[str], expected: str) -> None:
+    """Raise MissingFileError if a file does not exist; `expected` is what it should contain."""
+    if not os.path.lexists(path):
+        raise MissingFileError(f"no such file: {Path(path).absolute()}; expected {expected}")
+
+
 def check_several(name: str, value: Any, expected: str, hint: str = "") -> Iterable[Any]:
-    """Check that a value is an iterable, but not a string, bytes, a mapping, a class or a table."""
+    """Check that a value is an iterable, but not a string, bytes, a mapping, a class or a table.
+
+    The items of pyarrow's arrays are converted to Python's values.
+    """
     is_one = isinstance(value, str | bytes | bytearray | Mapping | type)
     if hasattr(value, "columns") and len(getattr(value, "shape", ())) == 2:
         # The items of a DataFrame are the names of its columns.
         raise wrong(name, expected, value, "pass one of its columns")
     if is_one or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise wrong(name, expected, value, hint)
-    return value
+    return value.to_pylist() if hasattr(value, "to_pylist") else value
 
 
 def check_ordered(name: str, value: Any, expected: str) -> Iterable[Any]:
@@ -283,6 +302,45 @@ def suggest_keywords(kind: type[T]) -> type[T]:
             is_plain = inspect.isfunction(method) and not inspect.iscoroutinefunction(method)
             if is_plain and (name == "__init__" or not name.startswith("_")):
                 setattr(kind, name, _suggesting(method))
+    return kind
+
+
+class _Omitted:
+    def __repr__(self) -> str:
+        return "..."
+
+
+_OMITTED = _Omitted()
+"""The default of a keyword argument that has none, in a signature."""
+
+
+def show_keywords(kind: type[T]) -> type[T]:
+    """List the keyword arguments of a class's methods in their signatures, for `help`.
+
+    A method has them as ``**settings: Unpack[S]``, where `S` is a `TypedDict` of the class's
+    module.
+    """
+    for name, method in list(vars(kind).items()):
+        if not inspect.isfunction(method) or name.startswith("_"):
+            continue
+        signature = inspect.signature(method)
+        *own, last = signature.parameters.values()
+        found = re.fullmatch(r"Unpack\[(\w+)\]", str(last.annotation))
+        if found is None:
+            continue
+        keywords = getattr(sys.modules[kind.__module__], found[1]).__annotations__
+        listed = [
+            last.replace(
+                name=each,
+                kind=last.KEYWORD_ONLY,
+                default=_OMITTED,
+                annotation=getattr(annotation, "__forward_arg__", annotation),
+            )
+            for each, annotation in keywords.items()
+        ]
+        method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*own, *listed]
+        )
     return kind
 
 

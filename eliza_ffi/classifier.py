@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import inspect
-import math
+import logging
 import os
+import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, EnumMeta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import check_one_of, check_path, check_several, check_text, wrong
-from .decisions.answers import ChoiceAnswer
+from .checks import (
+    check_file,
+    check_number,
+    check_one_of,
+    check_path,
+    check_several,
+    check_text,
+    wrong,
+)
+from .decisions.answers import ChoiceAnswer, Decision
 from .decisions.fingerprint import fingerprint_of
-from .decisions.learning.calibration import METHODS, Calibration, CalibrationMethod, replace_file
-from .decisions.learning.fitting import calibrate
 from .decisions.questions import Choice
-from .decisions.scoring import log_softmax
 from .decisions.wire import question_to
 from .errors import InvalidArgumentError
+from .evidence.asking import is_of_row
+from .evidence.calibration import METHODS, Calibration, CalibrationMethod, replace_file
+from .evidence.self_training import MIN_ROWS
+from .learning.fitting import calibrate
 from .model import Model
 from .structured.json_text import json_text, read_json
+from .terminal import counted
 
-__all__ = ["LEAST_LABELS", "Classifier"]
+__all__ = ["MIN_LABELS", "Classifier"]
 
-LEAST_LABELS = 20
+logger = logging.getLogger("eliza_ffi")
+
+MIN_LABELS = 20
 """The minimum number of labelled texts for a calibration. Fewer texts are shown in the prompt. With
 20 labels and SmolLM2, calibrations were more accurate than such prompts on two of three data
 sets."""
@@ -45,8 +60,10 @@ class Classifier:
 
     - Before :meth:`fit`, the model answers a :class:`~eliza_ffi.decisions.Choice` among `labels`.
     - With at least 20 labelled texts, :meth:`fit` fits a calibration, which is usually a linear
-      head on the model's hidden states. See :func:`eliza_ffi.decisions.calibrate`.
+      head on the model's hidden states. See :func:`eliza_ffi.learning.calibrate`.
     - With fewer texts, :meth:`fit` puts them into the prompt as examples.
+    - Texts whose label is None teach the model as well, if there are at least 60 of them or no
+      labels at all.
 
     Parameters
     ----------
@@ -58,7 +75,12 @@ class Classifier:
     instructions
         The question in the prompt.
     method
-        As in :func:`eliza_ffi.decisions.calibrate`.
+        As in :func:`eliza_ffi.learning.calibrate`.
+    on_error
+        What happens if a text cannot be classified, for example because it is longer than the
+        context. ``"raise"``: the error is raised, and ends the call. ``"row"``: the text gets
+        probabilities of nan and the label None, and :meth:`fit` leaves it out; the logger
+        ``eliza_ffi`` warns.
 
     Attributes
     ----------
@@ -79,6 +101,7 @@ class Classifier:
     """
 
     _estimator_type = "classifier"
+    _weight_request: bool | str | None = None
 
     def __init__(
         self,
@@ -86,11 +109,13 @@ class Classifier:
         labels: Sequence[Any] | Mapping[Any, str | None] | None = None,
         instructions: str = INSTRUCTIONS,
         method: CalibrationMethod | Literal["auto"] = "auto",
+        on_error: Literal["raise", "row"] = "raise",
     ) -> None:
         self.model = model
         self.labels = labels
         self.instructions = instructions
         self.method = method
+        self.on_error = on_error
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor by name."""
@@ -110,7 +135,8 @@ class Classifier:
 
     def __sklearn_clone__(self) -> Classifier:
         """Return an unfitted classifier with the same parameters. Both use the same open model."""
-        return type(self)(**self.get_params())
+        copy = type(self)(**self.get_params())
+        return copy.set_score_request(sample_weight=self._weight_request)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.labels is not None or hasattr(self, "classes_")
@@ -125,83 +151,146 @@ class Classifier:
             input_tags=InputTags(string=True, one_d_array=True, two_d_array=False),
         )
 
+    def get_metadata_routing(self) -> Any:
+        """Return which metadata scikit-learn may pass to the methods: weights for :meth:`score`."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sample_weight", alias=self._weight_request)
+        return request
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> Classifier:
+        """Set whether scikit-learn's metadata routing passes weights to :meth:`score`.
+
+        Parameters
+        ----------
+        sample_weight
+            True, False, or None and the name of the metadata, with the meaning that scikit-learn
+            gives them.
+        """
+        if not isinstance(sample_weight, bool | str | None):
+            raise wrong("sample_weight", "True, False, None or a string", sample_weight)
+        self._weight_request = sample_weight
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without an open model; :meth:`_model` opens it again."""
-        return {name: value for name, value in vars(self).items() if name != "_opened"}
+        """Return the state without open models; :meth:`_model` opens them again.
+
+        So scikit-learn can pass the classifier to its worker processes (``n_jobs``).
+        """
+        state = {name: value for name, value in vars(self).items() if name != "_opened"}
+        if isinstance(self.model, Model):
+            state["model"] = _ModelFile.of(self.model)
+        return state
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.get_params().items() if value is not None}
         return f"Classifier({', '.join(f'{name}={value!r:.60}' for name, value in shown.items())})"
 
     def fit(self, X: Any, y: Any) -> Classifier:  # noqa: N803 - scikit-learn's name
-        """Learn from labelled texts, and return the classifier.
+        """Learn from texts with or without labels, and return the classifier.
 
         Parameters
         ----------
         X
             The texts: a list, a numpy array, or a column of pandas or polars.
         y
-            The label of each text.
+            The label of each text; None for a text without a label.
 
         Raises
         ------
         InvalidArgumentError
             If the numbers of texts and labels differ, if a text is not a string, if a label is not
             one of `labels`, or if there are fewer than two labels.
+        ContextFullError
+            If a text does not fit into the context, unless `on_error` is ``"row"``.
         """
-        texts, right = _texts_and_labels(X, y)
-        labels = self._labels(right)
+        check_one_of("on_error", self.on_error, ("raise", "row"))
+        texts, right = _texts_and_labels(X, y, may_miss=True)
+        known = [label for label in right if label is not None]
+        labels = self._labels(known)
         question, values = self._question(labels), list(labels)
         for i, label in enumerate(right):
+            if label is None:
+                continue
             if not isinstance(label, Hashable) or label not in labels:
                 raise InvalidArgumentError(
                     f"y[{i}]: expected one of {values!r:.200}, got {label!r}"
                 )
         text_of = {value: _text(value) for value in labels}  # labels of 0 and 1 match 1.0 and True
-        examples = [(text, text_of[label]) for text, label in zip(texts, right, strict=True)]
+        examples: list[tuple[str, Any]] = [
+            (text, None if label is None else text_of[label])
+            for text, label in zip(texts, right, strict=True)
+        ]
         check_one_of("method", self.method, (*METHODS, "auto"))
-        if len(texts) < LEAST_LABELS and self.method == "auto":
-            self._set(labels, None, examples)
+        has_rows = len(texts) - len(known) >= (MIN_ROWS if known else 1)
+        if len(known) < MIN_LABELS and self.method == "auto" and not has_rows:
+            self._set(labels, None, [pair for pair in examples if pair[1] is not None])
         else:
-            calibration = calibrate(self._model(), [question], examples, method=self.method)
+            skipped: dict[int, str] = {}
+            calibration = calibrate(
+                self._model(),
+                [question],
+                examples,
+                method=self.method,
+                on_skip=None if self.on_error == "raise" else skipped.__setitem__,
+            )
             self._set(labels, calibration, [])
+            _warn("fit", "left out", skipped)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most probable label of each text, shape [n]."""
-        most_probable = self.predict_log_proba(X).argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[most_probable]
+        columns = self._columns()
+        answers = self._answers(X, top=1)
+        places = [0 if each is None else columns[str(each.choice)] for each in answers]
+        labels: NDArray[Any] = self.classes_[np.array(places, dtype=np.intp)]
+        if None in answers:
+            labels = labels.astype(object)
+            labels[[each is None for each in answers]] = None
         return labels
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the logarithm of :meth:`predict_proba`."""
-        texts = _texts(X)
-        if not (hasattr(self, "classes_") and (self._calibration or self._examples)):
-            self._set(self._labels(()), None, [])  # again each time, because `labels` may change
-        n_labels = len(self.classes_)
-        if not texts:
-            return np.empty((0, n_labels))
-        decisions = self._model().decide_many(
-            texts, [self._asked], examples=self._examples or None, calibration=self._calibration
-        )
-        columns: dict[Any, int] = {_text(v): i for i, v in enumerate(_in_order(self._shown))}
-        log_p = np.empty((len(texts), n_labels))
-        for row, decision in zip(log_p, decisions, strict=True):
-            answer = cast(ChoiceAnswer, decision[0])
-            row[:] = _log(answer.rest / max(1, n_labels - len(answer.options)))
-            for value, p in answer.options:
-                row[columns[value]] = _log(p)
-        return log_softmax(log_p)
+        with np.errstate(divide="ignore"):  # the logarithm of 0
+            return np.log(self.predict_proba(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """Return the probability of each label for each text, shape [n, n_labels]."""
-        return np.exp(self.predict_log_proba(X))
+        """Return the probability of each label for each text, shape [n, n_labels].
 
-    def score(self, X: Any, y: Any) -> float:  # noqa: N803
-        """Return the share of texts whose most probable label is the right one."""
+        With more than 255 labels, the search for all of them takes much longer than
+        :meth:`predict`, which searches only the most probable one.
+        """
+        columns = self._columns()
+        answers = self._answers(X, top=len(columns))
+        p = np.full((len(answers), len(columns)), np.nan)
+        for row, answer in zip(p, answers, strict=True):
+            if answer is not None:
+                found = answer.probabilities
+                row[:] = [found[text] for text in columns]
+        return p
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return the share of texts whose most probable label is the right one.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`fit`.
+        sample_weight
+            The weight of each text, 0 or more; None = all texts count equally.
+        """
         texts, right = _texts_and_labels(X, y)
-        found = self.predict(texts).tolist()
-        return float(np.mean([a == b for a, b in zip(found, right, strict=True)]))
+        self._columns()  # raises if the classifier has no labels
+        kinds = set(map(_kind, self.classes_.tolist()))
+        for i, label in enumerate(right):
+            is_known = isinstance(label, Hashable) and label in self._shown
+            if not is_known and _kind(label) not in kinds:
+                expected = f"a label like {self.classes_[0]!r}"
+                raise InvalidArgumentError(f"y[{i}]: expected {expected}, got {label!r}")
+        weights = _weights(sample_weight, len(texts))
+        pairs = zip(self.predict(texts).tolist(), right, strict=True)
+        return float(np.average([found == label for found, label in pairs], weights=weights))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a fitted classifier to a JSON file, without the model.
@@ -209,20 +298,21 @@ class Classifier:
         Raises
         ------
         InvalidArgumentError
-            If the classifier is not fitted.
+            If the classifier is not fitted, or if its labels are members of an enum that is not at
+            the top level of a module.
         OSError
             If the file cannot be written.
         """
         target = Path(check_path("path", path))
         if not hasattr(self, "classes_"):
-            raise InvalidArgumentError("the classifier is not fitted: call fit() first")
+            raise _not_fitted()
         calibration = self._calibration
         content = {
             "format": FORMAT,
             "version": VERSION,
             "model": fingerprint_of(self._model()),
             "instructions": self._asked.instructions,
-            "labels": list(map(list, self._shown.items())),
+            "labels": [[_label_to(label), meaning] for label, meaning in self._shown.items()],
             "examples": [list(pair) for pair in self._examples],
             "calibration": None if calibration is None else calibration.to_text(),
         }
@@ -232,6 +322,9 @@ class Classifier:
     def load(cls, path: str | os.PathLike[str], model: Any = None) -> Classifier:
         """Read a classifier from a file of :meth:`save`. The model must be the same.
 
+        If the labels are members of an enum, import its module first: a file cannot make Python
+        import a module.
+
         Raises
         ------
         InvalidArgumentError
@@ -240,11 +333,12 @@ class Classifier:
             If the file cannot be read.
         """
         source = Path(check_path("path", path))
+        check_file(source, "a classifier")
         try:
             content = read_json(source.read_text(encoding="utf-8"))
             if (content["format"], content["version"]) != (FORMAT, VERSION):
                 raise InvalidArgumentError(f"expected version {VERSION} of {FORMAT!r}")
-            labels = dict(content["labels"])
+            labels = {_label_from(label): meaning for label, meaning in content["labels"]}
             loaded = cls(model, labels, content["instructions"])
             fitted_on, own = content["model"], fingerprint_of(loaded._model())
             if fitted_on != own:
@@ -266,8 +360,47 @@ class Classifier:
             return self.model
         opened: tuple[Any, Model] | None = getattr(self, "_opened", None)
         if opened is None or opened[0] != self.model:
-            opened = self._opened = self.model, Model(self.model)
+            file = self.model
+            model = file.open() if isinstance(file, _ModelFile) else Model(file)
+            opened = self._opened = file, model
         return opened[1]
+
+    def _columns(self) -> dict[str, int]:
+        """Return the text of each label with its column, in the order of the columns."""
+        if not (hasattr(self, "classes_") and (self._calibration or self._examples)):
+            if self.labels is None:
+                raise _not_fitted()
+            self._set(self._labels(()), None, [])  # again each time, because `labels` may change
+        return {_text(value): i for i, value in enumerate(_in_order(self._shown))}
+
+    def _answers(self, X: Any, top: int) -> list[ChoiceAnswer | None]:  # noqa: N803
+        """Return the answer for each text, with at least the `top` most probable labels.
+
+        None takes the place of the errors of single texts, if `on_error` is ``"row"``.
+        """
+        texts = _texts(X)
+        check_one_of("on_error", self.on_error, ("raise", "row"))
+        if not texts:
+            return []
+        # A calibration is valid for its own question only, and needs the scores of all labels.
+        asked = self._asked if self._calibration else replace(self._asked, top=top)
+        decisions: list[Any] = self._model().decide_many(
+            texts,
+            [asked],
+            examples=self._examples or None,
+            calibration=self._calibration,
+            return_exceptions=self.on_error == "row",
+        )
+        answers: list[ChoiceAnswer | None] = [
+            cast(ChoiceAnswer, each[0]) if isinstance(each, Decision) else None
+            for each in decisions
+        ]
+        errors = {i: decisions[i] for i, each in enumerate(answers) if each is None}
+        for error in errors.values():
+            if not is_of_row(error):
+                raise error
+        _warn("predict", "not classified", errors)
+        return answers
 
     def _labels(self, right: Sequence[Any]) -> dict[Any, str | None]:
         """Return the labels with descriptions: the constructor's, or else those in `right`."""
@@ -291,7 +424,8 @@ class Classifier:
         options = {_text(value): description for value, description in labels.items()}
         if len(options) < len(labels):
             raise InvalidArgumentError(f"labels: expected different texts: {list(labels)!r:.200}")
-        return Choice(check_text("instructions", self.instructions), options, "label")
+        instructions = check_text("instructions", self.instructions)
+        return Choice(instructions, options, "label", top=max(1, len(options)))
 
     def _set(
         self,
@@ -309,8 +443,120 @@ class Classifier:
             self.method_, self.nll_ = fitted.method, dict(fitted.nll)
 
 
-def _texts_and_labels(X: Any, y: Any) -> tuple[list[str], list[Any]]:  # noqa: N803
-    texts, labels = _texts(X), _values(y)
+@dataclass(frozen=True)
+class _ModelFile:
+    """The arguments of an open model, with which another process can open its file again."""
+
+    path: str
+    library: str
+    n_gpu_layers: int
+    options: Mapping[str, str]
+    encoder: str | None
+
+    @staticmethod
+    def of(model: Model) -> _ModelFile:
+        session = model.session
+        options = {name: str(each) for name, each in session.settings.items() if each is not None}
+        path, library = Path(model.path).absolute(), Path(model.binding.library.path).absolute()
+        encoder = None if session.encoder is None else str(Path(session.encoder.path).absolute())
+        return _ModelFile(str(path), str(library), session.n_gpu_layers, options, encoder)
+
+    def open(self) -> Model:
+        return Model(
+            self.path,
+            library=self.library,
+            n_gpu_layers=self.n_gpu_layers,
+            encoder=self.encoder,
+            options=self.options,
+        )
+
+
+def _not_fitted() -> InvalidArgumentError:
+    """Return the error of an unfitted classifier; if possible, it is scikit-learn's, too."""
+    reason = "the classifier is not fitted: call fit(), or pass labels to the constructor"
+    try:
+        from sklearn.exceptions import NotFittedError as Theirs
+    except ImportError:
+        return InvalidArgumentError(reason)
+
+    class NotFittedError(InvalidArgumentError, Theirs):  # type: ignore[misc]
+        def __reduce__(self) -> Any:  # pickle does not find a class in a function
+            return _not_fitted, ()
+
+    return NotFittedError(reason)
+
+
+def _warn(method: str, what: str, errors: Mapping[int, object]) -> None:
+    if errors:
+        first, reason = next(iter(errors.items()))
+        n = counted(len(errors), "text")
+        logger.warning("Classifier.%s: %s %s; X[%d]: %s", method, n, what, first, reason)
+
+
+def _label_to(label: Any) -> Any:
+    """Return a label as JSON: the member of an enum as the name of its class and its own name."""
+    if not isinstance(label, Enum):
+        return label
+    kind = type(label)
+    written = {"enum": [kind.__module__, kind.__qualname__], "member": label.name}
+    try:
+        found = _label_from(written)
+    except InvalidArgumentError:
+        found = None
+    if found is not label:
+        raise InvalidArgumentError(
+            f"labels of {kind.__qualname__} cannot be saved, because other programs cannot find "
+            f"this enum: define it at the top level of a module"
+        )
+    return written
+
+
+def _label_from(written: Any) -> Any:
+    """Return the label of :func:`_label_to`. A file cannot import a module, which may run code."""
+    if not isinstance(written, dict):
+        return written
+    module, name = map(check_text, ("enum", "enum"), written["enum"])
+    if module not in sys.modules:
+        kind = f"{module}.{name}"
+        raise InvalidArgumentError(f"its labels are members of {kind}: import {module} first")
+    try:
+        found = attrgetter(name)(sys.modules[module])
+        if not isinstance(found, EnumMeta):
+            raise AttributeError
+        return found[written["member"]]
+    except (AttributeError, KeyError):
+        raise InvalidArgumentError(
+            f"its label {written['member']} is no longer a member of an enum {module}.{name}"
+        ) from None
+
+
+def _kind(label: Any) -> Any:
+    """Return what kind of label it is; numbers of all types are equal to each other."""
+    if isinstance(label, Enum):
+        return type(label)
+    return str if isinstance(label, str) else float
+
+
+def _weights(sample_weight: Any, n: int) -> list[float] | None:
+    if sample_weight is None:
+        return None
+    name = "sample_weight"
+    weights = _values(sample_weight, name)
+    if len(weights) != n:
+        raise InvalidArgumentError(f"{name}: expected {n} weights, got {len(weights)}")
+    checked = [check_number(f"{name}[{i}]", each, 0) for i, each in enumerate(weights)]
+    if not sum(checked):
+        raise InvalidArgumentError(f"{name}: expected a weight above 0")
+    return checked
+
+
+def _texts_and_labels(
+    X: Any,  # noqa: N803
+    y: Any,
+    *,
+    may_miss: bool = False,
+) -> tuple[list[str], list[Any]]:
+    texts, labels = _texts(X), _values(y, may_miss=may_miss)
     if len(texts) != len(labels):
         raise InvalidArgumentError(
             f"expected as many labels as texts, got {len(labels)} and {len(texts)}"
@@ -326,14 +572,19 @@ def _texts(column: Any) -> list[str]:
     return texts
 
 
-def _values(column: Any, name: str = "y") -> list[Any]:
-    """Return the values of a list, an array, or a column of pandas or polars."""
-    check_several(name, column, "a list, an array or a column")
+def _values(column: Any, name: str = "y", *, may_miss: bool = False) -> list[Any]:
+    """Return the values of a list, an array, or a column of pandas, polars or pyarrow.
+
+    If `may_miss` is true, missing values become None. Otherwise they are errors.
+    """
+    column = check_several(name, column, "a list, an array or a column")
     if isinstance(column, np.ndarray) and column.ndim != 1:
         raise wrong(name, "one dimension", f"an array of {column.ndim} dimensions")
     if hasattr(column, "to_list"):
         column = column.to_list()
     values = [value.item() if isinstance(value, np.generic) else value for value in column]
+    if may_miss:
+        return [None if _is_missing(value) else value for value in values]
     for i, value in enumerate(values):
         if _is_missing(value):
             raise wrong(f"{name}[{i}]", "a value", value)
@@ -365,7 +616,3 @@ def _in_order(labels: Iterable[Any]) -> list[Any]:
     plain = str | int | float
     keys = {each: each if isinstance(each, plain) else str(each) for each in labels}
     return sorted(keys, key=lambda each: (type(each).__name__, keys[each]))
-
-
-def _log(probability: float) -> float:
-    return math.log(max(probability, 1e-300))

@@ -20,10 +20,13 @@ __all__ = [
     "InvalidArgumentError",
     "LibraryLoadError",
     "LibraryNotFoundError",
+    "MissingFileError",
     "ModelError",
+    "ModelNotFoundError",
     "NativeFaultError",
     "NoChatTemplateError",
     "NotSupportedError",
+    "NotTextError",
     "OutOfMemoryError",
     "TokenTrieError",
     "error_from_status",
@@ -34,7 +37,11 @@ class ElizaError(Exception):
     """The base class of all exceptions of this package."""
 
 
-class LibraryNotFoundError(ElizaError):
+class MissingFileError(ElizaError, FileNotFoundError):
+    """A file does not exist."""
+
+
+class LibraryNotFoundError(MissingFileError):
     """The library libelizainference was not found; the message lists the searched places."""
 
 
@@ -50,6 +57,10 @@ class ModelError(ElizaError):
     """The given path has no usable model."""
 
 
+class ModelNotFoundError(ModelError, MissingFileError):
+    """The file of a model, an adapter or a draft model does not exist."""
+
+
 class InvalidArgumentError(ElizaError, ValueError):
     """An argument has a wrong type or value, or a method was called at the wrong time.
 
@@ -57,9 +68,12 @@ class InvalidArgumentError(ElizaError, ValueError):
     ----------
     argument : str or None
         The name of the wrong argument, if it is known.
+    index : int or None
+        The index of the wrong item of the argument, if it is a list and the index is known.
     """
 
     argument: str | None = None
+    index: int | None = None
 
 
 class ChatTemplateError(InvalidArgumentError):
@@ -68,6 +82,10 @@ class ChatTemplateError(InvalidArgumentError):
 
 class NoChatTemplateError(ChatTemplateError):
     """The model has no chat template."""
+
+
+class NotTextError(InvalidArgumentError):
+    """A part of an input or of instructions is an image, sound or a file; models read only text."""
 
 
 class TokenTrieError(ElizaError):
@@ -80,9 +98,10 @@ class TokenTrieError(ElizaError):
 class BusyError(ElizaError):
     """No slot became free in time: close a stream, or raise ``n_slots`` or ``slot_wait_ms``.
 
-    Requests get slots in the order in which they arrive. A waiting request raises this error when
-    no request has got a slot for ``slot_wait_ms`` milliseconds: 30,000 by default, and 0 = do not
-    wait.
+    Requests get slots in the order in which they arrive. A request without a `timeout` raises this
+    error when no request has begun or ended for ``slot_wait_ms`` milliseconds: 30,000 by default,
+    and 0 = do not wait. If another request holds the slot that it has named, only requests in this
+    slot count.
     """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
@@ -14,29 +15,57 @@ from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
 from .checks import (
     check_callback,
+    check_each,
     check_kind,
     check_several,
     check_whole,
+    show_keywords,
     suggest_keywords,
     wrong,
 )
-from .choices.label_set import ChoiceResult, LabelSet, as_label_set
+from .choices.label_set import ChoiceResult, as_label_set
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
-from .decisions.answers import Decision
-from .decisions.deciding import DecideSettings, plan_of
-from .decisions.doubts import Doubts
+from .decisions.answers import (
+    ChoiceAnswer,
+    Decision,
+    MultiLabelAnswer,
+    PredicateAnswer,
+    ScoreAnswer,
+)
 from .decisions.prompts import check_one_input
-from .decisions.reasoning import decision_task, inputs_at_once
+from .decisions.questions import Choice, MultiLabel, Predicate, Questions, Score, V
+from .evidence.deciding import (
+    DecideManyOptions,
+    DecideOptions,
+    DecideSettings,
+    DecisionPlan,
+)
+from .evidence.doubts import Doubts
+from .evidence.families import prefixes
+from .evidence.reasoning import decision_task, inputs_at_once, prompts_task, question_task
 from .hub import hub_path
+from .learning.input_prior import many_plan_runs
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
-from .sampling.params import Sampling
 from .session.batches import kept_or_raised, labels_for, length_of, run_many
-from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
-from .session.requests import MOST_TOKENS, Fillable, check_prompts, lora_option
-from .session.results import GenerationResult, TokenLogprob
+from .session.embedding import LongTexts, embeddings_of, reranked
+from .session.options import (
+    AnyPrompt,
+    CacheOptions,
+    ChoiceSettings,
+    FillOptions,
+    FillSettings,
+    Labels,
+    RankOptions,
+    RankSettings,
+    StreamSettings,
+    Strings,
+    TextSettings,
+)
+from .session.requests import Fillable, check_prompts, lora_option
+from .session.results import GenerationResult, RerankResult, TokenLogprob
 from .session.run import Run
 from .session.runs import (
     choice_run,
@@ -53,7 +82,14 @@ from .session.runs import (
 from .session.session import Session
 from .session.task import Task
 from .session.text_stream import TextStream
-from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
+from .session.tool_calls import (
+    MAX_CALLS,
+    TextAnswer,
+    ToolCall,
+    ToolCalls,
+    ToolSettings,
+    one_call,
+)
 from .structured.fill_result import FilledSpan, FillResult, PartialField, StructuredResult
 from .structured.shape import Lark, Regex
 from .structured.token_texts import TokenTexts
@@ -61,27 +97,17 @@ from .structured.token_texts import TokenTexts
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .session.options import (
-        ChoiceSettings,
-        FillSettings,
-        RankSettings,
-        StreamSettings,
-        Strings,
-        TextSettings,
-    )
-    from .session.tool_calls import ToolSettings
-
 __all__ = ["Model"]
 
-R = TypeVar("R")
 T = TypeVar("T")
-V = TypeVar("V")
+Item = TypeVar("Item")
 
 
 logger = logging.getLogger("eliza_ffi")
 
 
 @suggest_keywords
+@show_keywords
 class Model:
     """Load a language model from a GGUF file.
 
@@ -111,12 +137,19 @@ class Model:
         text every time. None = a random seed for each generation.
     lora
         LoRA adapters, as pairs of a GGUF file and a scale.
+    encoder
+        A second model for decisions, in the same forms as `path`: an embedding model or a reranker.
+        It compares the input with the descriptions of the options, and its log-probabilities are
+        added to those of the first model.
     progress
         Called with a stage (``"download"``, ``"load"`` or ``"prefill"``) and the fraction done, 0
         to 1. To call it about twice a second, the library splits long prompts into shorter forward
         passes.
     options
-        Further options of the library by name; the C header lists them.
+        Further options of the library by name, which the C header lists. Besides:
+        ``cache_type_k`` and ``cache_type_v``, the data types of the KV cache, such as ``"q8_0"``,
+        ``chat_template``, a chat template in Jinja2's language instead of the model's own, and
+        ``input_prefix`` and ``option_prefix``, the text before what an embedding model compares.
 
     Raises
     ------
@@ -135,26 +168,23 @@ class Model:
 
     Notes
     -----
-    **Threads and slots.** Several threads can use one model at the same time. Their generations
-    share forward passes, and a shared pass costs little more than a pass for one generation. Each
-    generation occupies a slot. If all slots are in use, further requests wait in order. A waiting
-    request raises :class:`~eliza_ffi.errors.BusyError` when no request has begun or ended for 30
-    seconds; the option ``slot_wait_ms`` changes that limit. Requests that name a slot
-    (:class:`~eliza_ffi.CacheOptions`) wait for that slot, and requests for other slots overtake
-    them. A :meth:`stream` that is neither read to its end nor closed keeps its slot.
+    **Slots.** Several threads can use one model, and their generations share forward passes. Each
+    generation occupies a slot; a :meth:`stream` keeps its slot until it is read or closed. Further
+    requests wait in order, and requests that name a slot (:class:`~eliza_ffi.CacheOptions`) for
+    that slot. They raise :class:`~eliza_ffi.errors.BusyError` when no request has begun or ended
+    for 30 seconds (the option ``slot_wait_ms``).
 
-    **A full context.** All slots share the KV cache. If a request does not fit because other
-    requests fill the cache, it runs again after they have ended. It cannot run again if an iterator
-    or a callback has already received a part of its answer; then it raises
+    **A full context.** If other requests fill the KV cache, a request runs again after they have
+    ended, unless its caller has received a part of the answer. Then it raises
     :class:`~eliza_ffi.errors.ContextFullError`, or :class:`~eliza_ffi.errors.FillError` with the
-    partial answer. There are two exceptions. If the context becomes full after :meth:`generate` or
-    :meth:`stream` has produced some text, the text ends there, with the finish reason
-    ``"context_full"``. A :meth:`load_prompt_cache`, or a request with ``timeout=0``, raises the
-    error at once.
+    partial answer, and so do :meth:`load_prompt_cache` and requests with ``timeout=0``. But after
+    some text, :meth:`generate` and :meth:`stream` end, with the finish reason ``"context_full"``.
 
-    **Closing.** Close the model, or use it in a ``with`` statement. Closing cancels the generations
-    that are still running. A forked process cannot use its parent's model: open the model in the
-    child process.
+    **Closing.** Closing the model cancels its generations. A forked process cannot use its parent's
+    model.
+
+    **elizaOS's own library.** A method that needs a function which the library lacks raises
+    :class:`~eliza_ffi.errors.NotSupportedError`.
     """
 
     def __init__(
@@ -168,6 +198,7 @@ class Model:
         n_gpu_layers: int = -1,
         seed: int | None = None,
         lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
+        encoder: str | os.PathLike[str] | None = None,
         progress: Callable[[str, float], None] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
@@ -186,6 +217,7 @@ class Model:
                 **(options or {}),
             },
             progress=progress,
+            encoder=encoder,
         )
 
     @classmethod
@@ -233,8 +265,17 @@ class Model:
     # ---- Facts and tokens -----------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about the library and the model."""
-        return self.session.describe()
+        """Return facts about the library and the model.
+
+        For an embedding model, ``["model"]["prefixes"]`` has the text that is written before an
+        input, and before the text of an option. They are empty if none is known. If the model was
+        opened with an encoder, ``["encoder"]`` has the same facts about it.
+        """
+        facts = self.session.describe()
+        for session, name in ((self.session, "model"), (self.session.encoder, "encoder")):
+            if session is not None and session.kind == "encoder":
+                facts[name]["prefixes"] = prefixes(facts[name])._asdict()
+        return facts
 
     def tokenize(
         self, text: str, add_special: bool = False, parse_special: bool = False
@@ -302,8 +343,6 @@ class Model:
         ------
         ChatTemplateError
             If the model has no template, or its template fails or rejects the messages.
-        NotSupportedError
-            If the library does not report the template.
 
         Notes
         -----
@@ -313,20 +352,30 @@ class Model:
         """
         return self.session.chat().tokens(messages, **more)
 
-    def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
+    def embed(
+        self,
+        text: str | Iterable[str],
+        pooling: str | None = None,
+        *,
+        long_texts: LongTexts = "reject",
+    ) -> NDArray[np.float32]:
         """Compute the embedding of a string, or of several strings.
 
         The vectors have norm 1, so the dot product of two embeddings is their cosine similarity.
+        Short strings share forward passes, so pass many strings in one call. If the model was
+        opened with an embedding model as its `encoder`, they are those of the encoder.
 
         Parameters
         ----------
         text
-            A string or an iterable of strings. Each string must have at least one token, and must
-            not be longer than the context that the model was trained for. Control tokens are
-            treated as plain text.
+            A string or an iterable of strings, which are plain text. If the model was trained with
+            a prefix before each text, add it: see ``describe()["model"]["prefixes"]``.
         pooling
-            How the tokens' vectors become one vector: ``"mean"``, ``"cls"`` (the first token) or
-            ``"last"`` (the last token).
+            How the tokens' vectors become one: ``"mean"``, ``"cls"`` (the first token) or
+            ``"last"``. None = as the model's file says, or the mean.
+        long_texts
+            For strings that are longer than the model's trained context: ``"reject"`` = raise an
+            error; ``"average"`` = average the embeddings of parts that overlap.
 
         Returns
         -------
@@ -338,24 +387,71 @@ class Model:
         InvalidArgumentError
             If `pooling` is unknown, or a string has no tokens or too many.
         NotSupportedError
-            If the library cannot compute embeddings.
+            If the model is a reranker and `pooling` is None.
         """
-        return self._embed(text, pooling)
+        return self._embed(text, pooling, long_texts=long_texts)
 
     def _embed(
-        self, text: str | Iterable[str], pooling: str, check: Callable[[], None] | None = None
+        self,
+        text: str | Iterable[str],
+        pooling: str | None = None,
+        *,
+        long_texts: LongTexts = "reject",
+        check: Callable[[], None] = lambda: None,
     ) -> NDArray[np.float32]:
-        """Embed one or several strings; `check` is called before each string and may raise."""
+        """Embed one or several strings; `check` is called now and then, and may raise."""
         if isinstance(text, str):
-            return self.binding.embed(self.session.ctx, text, pooling)
-        rows = []
-        for each in check_several("text", text, "a string or a list of strings"):
-            if check is not None:
-                check()
-            rows.append(self.binding.embed(self.session.ctx, each, pooling))
-        if not rows:
-            raise wrong("text", "a string or a non-empty list of strings", rows)
-        return np.stack(rows)
+            (embedding,) = self._embed([text], pooling, long_texts=long_texts, check=check)
+            return cast("NDArray[np.float32]", embedding)
+        check_several("text", text, "a string or a list of strings")
+        texts = check_each("text", text, str, "a string")
+        if not texts:
+            raise wrong("text", "a string or a non-empty list of strings", texts)
+        return embeddings_of(self.session.of_kind("encoder"), texts, pooling, long_texts, check)
+
+    def rerank(
+        self, query: str, documents: Iterable[str], top_n: int | None = None
+    ) -> list[RerankResult]:
+        """Compute the relevance of documents for a query, with a reranker.
+
+        A reranker is a model whose file has the pooling "rank". It reads the query together with
+        each document, so it is slower than a comparison of embeddings, and usually more accurate.
+        It may be the model itself, or its `encoder`.
+
+        Parameters
+        ----------
+        query
+            A string, such as a question.
+        documents
+            An iterable of strings. Each must fit, together with the query, into the context that
+            the model was trained for.
+        top_n
+            How many of the documents to return; None = all.
+
+        Returns
+        -------
+        list of RerankResult
+            The most relevant document first.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a document is too long. The message has its index.
+        NotSupportedError
+            If the model is not a reranker.
+        """
+        return self._rerank(query, documents, top_n)
+
+    def _rerank(
+        self,
+        query: str,
+        documents: Iterable[str],
+        top_n: int | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[RerankResult]:
+        """Rerank documents; `check` is called now and then, and may raise."""
+        texts = check_each("documents", documents, str, "a string")
+        return reranked(self.session.of_kind("reranker"), query, texts, top_n, check)
 
     def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
         """Return the probability that a speaker has finished their turn.
@@ -374,11 +470,7 @@ class Model:
         ------
         InvalidArgumentError
             If `prompt` is empty, or `end` is not a single token of the vocabulary.
-        ContextFullError
-            If the prompt does not fit into the context.
-        NotSupportedError
-            If the library cannot score the end of a turn.
-        BusyError
+        BusyError, ContextFullError
             As :meth:`generate`.
         """
         return cast(EotScore, self._result(end_of_turn_run(self.session, prompt, end)))
@@ -409,11 +501,7 @@ class Model:
 
         Raises
         ------
-        ContextFullError
-            If the prompt does not fit into the context.
-        NotSupportedError
-            If the library is an older version.
-        BusyError, InvalidArgumentError
+        BusyError, ContextFullError, InvalidArgumentError
             As :meth:`generate`.
         """
         run = prompt_logprobs_run(self.session, prompt, top, cache)
@@ -425,107 +513,85 @@ class Model:
         layers: Sequence[int] = (-1,),
         n_rows: int = 1,
         *,
+        pooling: Literal["mean"] | None = None,
+        ranges: Sequence[tuple[int, int]] | None = None,
         cache: CacheOptions | None = None,
         timeout: float | None = None,
     ) -> NDArray[np.float32]:
-        """Return the hidden states of a prompt's last tokens, for example to train a classifier.
+        """Return hidden states of a prompt's tokens, for example to train a classifier.
 
         Parameters
         ----------
         prompt, cache, timeout
             As :meth:`generate`.
         layers
-            Layer i is the input of the model's block i, counted from 0. The last layer, also -1, is
-            the output of the final norm, and -2 the input of the last block. The forward pass stops
-            after the deepest of these layers if it has no other requests.
+            Layer i is the input of the model's block i, counted from 0; -1 is the output of the
+            final norm. The forward pass stops after the deepest of these layers if it can.
         n_rows
-            The number of tokens at the end of the prompt.
+            Return the states of this number of tokens at the end of the prompt.
+        pooling
+            ``"mean"`` = return means of the states over tokens instead.
+        ranges
+            With ``pooling="mean"``: the begin and the end of each mean. None = all tokens.
 
         Returns
         -------
-        array of float32, shape [len(layers), n_rows, n_embd]
+        array of float32, shape [len(layers), n_rows or number of ranges, n_embd]
             Not normalized to unit length.
 
         Raises
         ------
-        ContextFullError
-            If the prompt does not fit into the context.
         NotSupportedError
-            If the library is an older version, or llama.cpp does not name the layers of this
-            model's architecture.
-        BusyError, InvalidArgumentError
+            If llama.cpp does not name the layers of this model's architecture.
+        BusyError, ContextFullError, InvalidArgumentError
             As :meth:`generate`.
         """
-        run = hidden_states_run(self.session, prompt, layers, n_rows, cache)
+        run = hidden_states_run(
+            self.session, prompt, layers, n_rows, cache, pooling=pooling, ranges=ranges
+        )
         return cast("NDArray[np.float32]", self._result(run, timeout))
 
     # ---- Text -----------------------------------------------------------------------------------
 
     def generate(
-        self,
-        prompt: AnyPrompt,
-        max_tokens: int = 256,
-        *,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        logprobs: int | None = None,
-        shape: Any = None,
-        sampling: Sampling | None = None,
-        speculation: Speculation | None = None,
-        cache: CacheOptions | None = None,
-        on_text: Callable[[str], Any] | None = None,
-        timeout: float | None = None,
+        self, prompt: AnyPrompt, max_tokens: int = 256, **settings: Unpack[TextSettings]
     ) -> GenerationResult:
         """Generate text that continues a prompt.
 
         Parameters
         ----------
         prompt
-            There are four kinds of prompts:
-
-            - A string is trusted text. It gets the BOS token, and control tokens are recognized
-              everywhere in it.
-            - A :class:`~eliza_ffi.Prompt` gets the BOS token, too. Control tokens are recognized
-              only in its template text, so it can hold untrusted text.
-            - A list of chat messages, mappings with ``role`` and ``content``. They are written in
-              the model's chat template, up to the beginning of the assistant's turn. The content of
-              a message cannot end its turn.
-            - Token ids are used unchanged.
+            A trusted string, in which control tokens are recognized everywhere; a
+            :class:`~eliza_ffi.Prompt`, which can hold untrusted text; a list of chat messages,
+            which are written in the model's chat template; or token ids. All but token ids get the
+            BOS token.
         max_tokens
-            Maximum number of tokens to generate; 0 = until the model ends the text or the context
-            is full.
+            Maximum number of tokens; 0 = until the model ends the text or the context is full.
         temperature
-            Sampling temperature; 0 = take the most probable token at each step.
+            Sampling temperature; 0, the default = take the most probable token at each step.
         top_p, top_k, min_p
-            As in :class:`~eliza_ffi.Sampling`.
+            As in :class:`~eliza_ffi.Sampling`. By default, they are off.
         seed
             Sampling seed; None = the model's seed.
         stop
             A string or several strings that end the generation. They are not part of the result.
         logprobs
-            Report the log-probability of every generated token, and the `logprobs` most probable
-            tokens at each position, 0 to 1,024; None = report nothing. In a stream, each piece also
-            has them, as its attribute `logprobs`.
-        shape
-            A JSON Schema, a class, a :class:`~eliza_ffi.Regex`, a :class:`~eliza_ffi.Lark` or a
-            :class:`~eliza_ffi.Gbnf` that the text must match, or token masks
-            (:class:`~eliza_ffi.structured.Masks`).
+            Report log-probabilities: of every generated token, and of the `logprobs` most probable
+            ones at each position, 0 to 1,024. In a stream, each piece also has them.
+        schema
+            What the text must match: a JSON Schema, a class, a ``Regex``, ``Lark`` or ``Gbnf``, or
+            token masks (:class:`~eliza_ffi.structured.Masks`).
         sampling
             All sampling settings in one object, instead of the five arguments above.
         speculation
-            Guess several tokens at a time and check them in one forward pass. The result is the
-            same.
+            Guess several tokens and check them in one forward pass. The result is the same.
         cache
             The KV slot to use, and the data types of its KV cache.
         on_text
             Called with each new piece of text.
         timeout
-            How many seconds to wait for a slot if all slots are in use; 0 = do not wait. None: as
-            long as other requests keep getting slots; see :class:`Model`.
+            How many seconds to wait for a slot; 0 = do not wait. None: as long as other requests
+            keep getting slots; see :class:`Model`.
 
         Raises
         ------
@@ -539,33 +605,12 @@ class Model:
         BusyError
             If no slot became free in time.
         """
-        run = text_run(
-            self.session,
-            prompt,
-            method="generate",
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            seed=seed,
-            stop=stop,
-            logprobs=logprobs,
-            shape=shape,
-            sampling=sampling,
-            speculation=speculation,
-            cache=cache,
-            on_text=on_text,
-        )
-        return cast(GenerationResult, self._result(run, timeout, on_text))
+        timeout = settings.pop("timeout", None)
+        run = text_run(self.session, prompt, method="generate", max_tokens=max_tokens, **settings)
+        return cast(GenerationResult, self._result(run, timeout, settings.get("on_text")))
 
     def stream(
-        self,
-        prompt: AnyPrompt,
-        max_tokens: int = 256,
-        *,
-        timeout: float | None = None,
-        **settings: Unpack[StreamSettings],
+        self, prompt: AnyPrompt, max_tokens: int = 256, **settings: Unpack[StreamSettings]
     ) -> TextStream:
         """Generate text and yield it piece by piece.
 
@@ -574,8 +619,9 @@ class Model:
         context is full before the first piece, the request may run again; see :class:`Model`. If it
         is full later, the text ends there.
         """
-        given: dict[str, Any] = {"max_tokens": max_tokens, **settings}
-        run = text_run(self.session, prompt, method="stream", with_steps=True, **given)
+        timeout = settings.pop("timeout", None)
+        text: Any = partial(text_run, self.session, prompt, method="stream", with_steps=True)
+        run = text(max_tokens=max_tokens, **settings)
         return self._stream(run, timeout)
 
     def generate_many(
@@ -609,65 +655,25 @@ class Model:
         list of GenerationResult
             In the order of the prompts.
         """
-
-        def task(prompt: AnyPrompt) -> Task[GenerationResult]:
-            run = text_run(
-                self.session, prompt, method="generate_many", max_tokens=max_tokens, **settings
-            )
-            return Task(self.session, run, on_step=settings.get("on_text"))
-
-        check_prompts(prompts, "generate")
-        return self._many(prompts, task, progress, max_concurrency, return_exceptions)
+        prompts = check_prompts(prompts, "generate")
+        run = partial(text_run, self.session, method="generate_many", max_tokens=max_tokens)
+        batch = progress, max_concurrency, return_exceptions
+        return self._each(prompts, ((prompt,) for prompt in prompts), run, settings, *batch)
 
     # ---- Labels ---------------------------------------------------------------------------------
 
     @overload
     def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Mapping[str, V] | LabelSet[V] | type[V],
-        *,
-        timeout: float | None = ...,
-        **settings: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[V]: ...
+        self, prompt: AnyPrompt, labels: Labels[T], **settings: Unpack[ChoiceSettings]
+    ) -> ChoiceResult[T]: ...
 
     @overload
     def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Strings,
-        *,
-        timeout: float | None = ...,
-        **settings: Unpack[ChoiceSettings],
-    ) -> ChoiceResult[str]: ...
-
-    @overload
-    def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Any,
-        *,
-        timeout: float | None = ...,
-        **settings: Unpack[ChoiceSettings],
+        self, prompt: AnyPrompt, labels: Any, **settings: Unpack[ChoiceSettings]
     ) -> ChoiceResult[Any]: ...
 
     def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Any,
-        *,
-        mode: ChoiceMode | None = None,
-        temperature: float = 1.0,
-        probabilities: bool = False,
-        tokenization: Tokenization = "canonical",
-        heal_prompt: bool = False,
-        max_tokens: int = 0,
-        sampling: Sampling | None = None,
-        seed: int | None = None,
-        think: int = 0,
-        cache: CacheOptions | None = None,
-        on_text: Callable[[str], Any] | None = None,
-        timeout: float | None = None,
+        self, prompt: AnyPrompt, labels: Any, **settings: Unpack[ChoiceSettings]
     ) -> ChoiceResult[Any]:
         """Choose one of several known labels.
 
@@ -681,37 +687,28 @@ class Model:
 
             - a list of distinct non-empty strings, or a ``Literal[...]``
             - an enum class; a member's label is its value if that is a string, otherwise its name
-            - a mapping from labels to values
             - ``bool``, with the labels ``true`` and ``false``
             - the result of :meth:`prepare_labels`
         mode
-            ``"best"``: take the label with the highest probability as a whole. ``"greedy"``: take
-            the most probable token at each step, as a grammar does; the label may be less probable
-            than another one. ``"sample"``: sample each token. None = ``"best"``, with two
-            exceptions that use ``"greedy"``: `tokenization` is ``"any"`` together with
-            `heal_prompt` or `max_tokens`, or the library does not support ``"best"``.
+            ``"best"``: the most probable label. ``"greedy"``: the most probable token at each step,
+            as under a grammar. ``"sample"``: sample each token. None = ``"best"``, or ``"greedy"``
+            if the library or `tokenization` with `heal_prompt` or `max_tokens` does not support it.
         temperature
-            The sampling temperature of ``mode="sample"``. Other modes accept only 0 and 1.
+            The sampling temperature of ``mode="sample"``, 1 by default. Others accept only 0 and 1.
         probabilities
             Also compute the probability of every label. With few labels, this usually takes no
             more forward passes; with thousands, it takes many more.
         tokenization
-            ``"canonical"``: a label is written with the tokens that the tokenizer gives for the
-            label on its own. ``"any"``: a label may be written with any tokens that spell it, as
-            under a grammar. In mode ``"best"`` its probability is then the sum over all its
-            spellings. If the result is proven, this probability is at most 0.001 too low. The
-            result has no `tokens`.
+            ``"canonical"``: the tokens that the tokenizer gives for the label alone. ``"any"``: any
+            tokens that spell it, as under a grammar. In mode ``"best"``, its probability is then
+            the sum over all spellings, at most 0.001 too low if the result is proven.
         heal_prompt
-            With ``tokenization="any"``, remove the prompt's last token, and let the model write the
-            text of this token again, together with the label's beginning.
+            With ``tokenization="any"``, let the model write the prompt's last token again.
         max_tokens
-            Maximum number of tokens in a label; 0 = no limit. If a label does not end within the
-            limit, the call raises an error.
+            Maximum number of tokens in a label; 0 = no limit. A longer label raises an error.
         think
-            Let the model write up to this many tokens of reasoning before the label, in the format
-            of its chat template, or between ``<think>`` and ``</think>``. It takes the most
-            probable tokens, unless `sampling` says otherwise. The probability of a label is then
-            its probability after this reasoning.
+            Let the model write up to this many tokens of reasoning before the label, with the most
+            probable tokens unless `sampling` says otherwise. Probabilities are those after it.
         sampling, seed, cache, on_text, timeout
             As :meth:`generate`.
 
@@ -722,37 +719,15 @@ class Model:
             `max_tokens` ends the generation inside a label.
         ContextFullError
             If the prompt or the label does not fit into the context.
-        NotSupportedError
-            If the library has no token-trie sampler.
         BusyError, ChatTemplateError
             As :meth:`generate`.
         """
-        run = choice_run(
-            self.session,
-            prompt,
-            labels,
-            method="choose",
-            mode=mode,
-            temperature=temperature,
-            probabilities=probabilities,
-            tokenization=tokenization,
-            heal_prompt=heal_prompt,
-            max_tokens=max_tokens,
-            sampling=sampling,
-            seed=seed,
-            think=think,
-            cache=cache,
-            on_text=on_text,
-        )
-        return cast(ChoiceResult[Any], self._result(run, timeout, on_text))
+        timeout = settings.pop("timeout", None)
+        run = choice_run(self.session, prompt, labels, method="choose", **settings)
+        return cast(ChoiceResult[Any], self._result(run, timeout, settings.get("on_text")))
 
     @overload
-    def prepare_labels(
-        self, labels: Mapping[str, V] | LabelSet[V] | type[V]
-    ) -> PreparedLabels[V]: ...
-
-    @overload
-    def prepare_labels(self, labels: Strings) -> PreparedLabels[str]: ...
+    def prepare_labels(self, labels: Labels[T]) -> PreparedLabels[T]: ...
 
     @overload
     def prepare_labels(self, labels: Any) -> PreparedLabels[Any]: ...
@@ -772,7 +747,7 @@ class Model:
         Returns
         -------
         PreparedLabels
-            The labels, for use with this model only. The library keeps about 40 bytes per token
+            The labels, for use with this model only. The library keeps 200 to 350 bytes per label
             until the object is freed.
 
         Raises
@@ -780,6 +755,7 @@ class Model:
         InvalidArgumentError
             If `labels` is empty, two labels are equal, or the tokenizer cannot write a label.
         """
+        self.session.check_generates()
         _ = self.session.ctx  # raises if the model is closed or belongs to the parent process
         return PreparedLabels(as_label_set(labels), self.session.choices)
 
@@ -793,7 +769,7 @@ class Model:
         return_exceptions: bool = False,
         **settings: Unpack[ChoiceSettings],
     ) -> list[ChoiceResult[Any]]:
-        """Choose a label for each of many prompts, several at the same time.
+        """Choose a label for each of many prompts, several at the same time; return all in order.
 
         Parameters
         ----------
@@ -804,42 +780,22 @@ class Model:
             with one label set per prompt.
         **settings
             As :meth:`choose`.
-
-        Returns
-        -------
-        list of ChoiceResult
-            In the order of the prompts.
         """
-
-        def task(item: tuple[AnyPrompt, Any]) -> Task[ChoiceResult[Any]]:
-            run = choice_run(self.session, *item, method="choose_many", **settings)
-            return Task(self.session, run, on_step=settings.get("on_text"))
-
-        check_prompts(prompts, "choose")
-        return self._many(
-            labels_for(prompts, labels),
-            task,
-            progress,
-            max_concurrency,
-            return_exceptions,
-            total=length_of(prompts),
-        )
+        prompts = check_prompts(prompts, "choose")
+        run = partial(choice_run, self.session, method="choose_many")
+        batch = progress, max_concurrency, return_exceptions
+        return self._each(prompts, labels_for(prompts, labels), run, settings, *batch)
 
     @overload
     def rank(
         self,
         prompt: AnyPrompt,
-        labels: Mapping[str, V] | LabelSet[V] | type[V],
+        labels: Labels[T],
         k: int = ...,
         *,
-        separator: str | None = ...,
         level: None = ...,
-        max_passes: int | None = ...,
-        tokenization: Tokenization = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        timeout: float | None = ...,
-    ) -> RankResult[V]: ...
+        **settings: Unpack[RankOptions],
+    ) -> RankResult[T]: ...
 
     @overload
     def rank(
@@ -848,13 +804,8 @@ class Model:
         labels: Strings,
         k: int = ...,
         *,
-        separator: str | None = ...,
         level: int | None = ...,
-        max_passes: int | None = ...,
-        tokenization: Tokenization = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        timeout: float | None = ...,
+        **settings: Unpack[RankOptions],
     ) -> RankResult[str]: ...
 
     @overload
@@ -864,13 +815,8 @@ class Model:
         labels: Any,
         k: int = ...,
         *,
-        separator: str | None = ...,
         level: int | None = ...,
-        max_passes: int | None = ...,
-        tokenization: Tokenization = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        timeout: float | None = ...,
+        **settings: Unpack[RankOptions],
     ) -> RankResult[Any]: ...
 
     def rank(
@@ -879,13 +825,8 @@ class Model:
         labels: Any,
         k: int = 5,
         *,
-        separator: str | None = None,
         level: int | None = None,
-        max_passes: int | None = None,
-        tokenization: Tokenization = "canonical",
-        think: int = 0,
-        cache: CacheOptions | None = None,
-        timeout: float | None = None,
+        **settings: Unpack[RankOptions],
     ) -> RankResult[Any]:
         """Find the `k` most probable labels and their exact probabilities.
 
@@ -901,18 +842,14 @@ class Model:
         k
             How many labels to return.
         separator
-            The text between the parts of labels such as ``Electronics > Audio``. The result then
-            has `levels`.
+            The text between the parts of labels such as ``Electronics > Audio``, for `levels`.
         level
-            Rank the groups of labels that have the same first `level` parts, instead of the labels.
-            The labels of the result are then strings such as ``Electronics``.
+            Rank groups of labels with the same first `level` parts, such as ``Electronics``.
         max_passes
-            Maximum number of forward passes after the prompt; None = as many as the proof needs. If
-            the limit ends the search, the result has the labels found, and `proven` is False.
+            Maximum number of forward passes after the prompt; None = as many as the proof needs.
+            A search that it ends has ``proven=False``.
         tokenization
-            ``"canonical"`` or ``"any"``, as in :meth:`choose`. With ``"any"``, the probability of a
-            label is the sum over all its spellings: `probabilities` are at most 0.001 too low if
-            the result is proven, and `max_passes` is 100 unless it is given.
+            As :meth:`choose`. With ``"any"``, `max_passes` is 100 unless it is given.
         think
             As :meth:`choose`.
         cache, timeout
@@ -928,19 +865,8 @@ class Model:
         BusyError, ChatTemplateError
             As :meth:`generate`.
         """
-        run = rank_run(
-            self.session,
-            prompt,
-            labels,
-            method="rank",
-            k=k,
-            separator=separator,
-            level=level,
-            max_passes=max_passes,
-            tokenization=tokenization,
-            think=think,
-            cache=cache,
-        )
+        timeout = settings.pop("timeout", None)
+        run = rank_run(self.session, prompt, labels, method="rank", k=k, level=level, **settings)
         return cast(RankResult[Any], self._result(run, timeout))
 
     def rank_many(
@@ -953,7 +879,7 @@ class Model:
         return_exceptions: bool = False,
         **settings: Unpack[RankSettings],
     ) -> list[RankResult[Any]]:
-        """Rank labels for each of many prompts, several at the same time.
+        """Rank labels for each of many prompts, several at the same time; return all in order.
 
         Parameters
         ----------
@@ -961,36 +887,37 @@ class Model:
             As :meth:`choose_many`.
         **settings
             As :meth:`rank`.
-
-        Returns
-        -------
-        list of RankResult
-            In the order of the prompts.
         """
-
-        def task(item: tuple[AnyPrompt, Any]) -> Task[RankResult[Any]]:
-            return Task(self.session, rank_run(self.session, *item, method="rank_many", **settings))
-
-        check_prompts(prompts, "rank")
-        return self._many(
-            labels_for(prompts, labels),
-            task,
-            progress,
-            max_concurrency,
-            return_exceptions,
-            total=length_of(prompts),
-        )
+        prompts = check_prompts(prompts, "rank")
+        run = partial(rank_run, self.session, method="rank_many")
+        batch = progress, max_concurrency, return_exceptions
+        return self._each(prompts, labels_for(prompts, labels), run, settings, *batch)
 
     # ---- Decisions ------------------------------------------------------------------------------
 
+    @overload
     def decide(
-        self,
-        input: Any,
-        questions: Any,
-        *,
-        timeout: float | None = None,
-        **settings: Unpack[DecideSettings],
-    ) -> Decision:
+        self, input: Any, questions: Questions[Predicate], **settings: Unpack[DecideOptions]
+    ) -> Decision[PredicateAnswer]: ...
+    @overload
+    def decide(
+        self, input: Any, questions: Questions[Choice[V]], **settings: Unpack[DecideOptions]
+    ) -> Decision[ChoiceAnswer[V]]: ...
+    @overload
+    def decide(
+        self, input: Any, questions: Questions[Score], **settings: Unpack[DecideOptions]
+    ) -> Decision[ScoreAnswer]: ...
+    @overload
+    def decide(
+        self, input: Any, questions: Questions[MultiLabel[V]], **settings: Unpack[DecideOptions]
+    ) -> Decision[MultiLabelAnswer[V]]: ...
+    @overload
+    def decide(
+        self, input: Any, questions: Any, **settings: Unpack[DecideOptions]
+    ) -> Decision[Any]: ...
+    def decide(
+        self, input: Any, questions: Any, **settings: Unpack[DecideOptions]
+    ) -> Decision[Any]:
         """Answer typed questions about an input, with a probability for every answer.
 
         Tokens that a prompt has in common with an earlier one are not decoded again.
@@ -998,70 +925,59 @@ class Model:
         Parameters
         ----------
         input
-            A string, a conversation (a sequence of messages), or other JSON. The model sees it as
-            plain text: it cannot end a turn. A list of strings is rejected, because it usually
-            means several inputs; pass several inputs to :meth:`decide_many`. A tuple of strings is
-            one input.
+            A string, a conversation (a sequence of messages), or other JSON, as plain text that
+            cannot end a turn. A list of strings is rejected: use :meth:`decide_many`, or a tuple.
         questions
             A mapping from names to questions, or a list of questions, at most 400. A question is a
             :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
             :class:`~eliza_ffi.decisions.Score` or :class:`~eliza_ffi.decisions.MultiLabel`, or a
             mapping in the format of ``/v1/decisions`` or ``/v1/systemone``.
-        timeout
-            As :meth:`generate`.
 
         Other Parameters
         ----------------
         prompt_order : str
-            ``"question-first"`` or ``"input-first"``. ``"auto"``, the default, takes the order that
-            reads fewer tokens; :mod:`eliza_ffi.decisions.prompt_settings` has the rule. The two
-            orders give different probabilities.
+            ``"question-first"``, ``"input-first"`` or ``"auto"``, the default, by the rule of
+            :mod:`eliza_ffi.decisions.prompt_settings`. The orders give different probabilities.
         prompt_format : str
             ``"chat"``, the model's chat template, or ``"plain"``, text that the model continues.
             ``"auto"``, the default, measures once whether the model answers in its chat format.
         examples : iterable
-            Inputs with their right answers, which the prompts show before the input: pairs of an
-            input and a mapping from question names to answers, or for a single question the answer
-            itself.
+            What the prompts show before the input: pairs of an input and a mapping from question
+            names to right answers, or for a single question the answer itself.
         prior : str
             ``"options"``: divide the probabilities by their mean over inputs that favour no option
-            (:mod:`eliza_ffi.decisions.option_prior`). ``"none"``: leave them as they are.
-            ``"auto"``, the default: ``"options"`` for plain prompts. The path of a
-            calibration that ``prior="inputs"`` of :meth:`decide_many` has fitted means the
-            same as `calibration`.
-        labels : str
+            (:mod:`eliza_ffi.evidence.option_prior`). ``"none"``: leave them as they are.
+            ``"auto"``, the default: ``"options"`` for plain prompts. :meth:`decide_many` also
+            accepts ``"inputs"``.
+        answer_style : str
             How the model names an option: with its text (``"text"``, the default) or with a letter
             (``"letters"``).
         orders : int
-            In how many orders the options of a question are shown; the probabilities are averaged
-            over the orders. The default is 1.
+            In how many orders the options are shown, 1 by default; the probabilities are averaged.
         prompt : callable
             A function that writes the prompt in place of :mod:`eliza_ffi.decisions.layout`. It
             gets the input as a string and a :class:`~eliza_ffi.decisions.RenderedQuestion`.
         scoring : str
-            ``"constrained"`` (default), ``"full"``, ``"mean"`` or ``"bytes"``;
-            :mod:`eliza_ffi.decisions.scoring` explains the rules and their costs.
+            ``"constrained"`` (default) or ``"full"``; :mod:`eliza_ffi.evidence.scoring` explains
+            the rules and their costs.
         calibration : Calibration or path
-            A calibration that was fitted for this model and these questions, or the path of its
-            file, which is read at every call. It also sets the prompts and `scoring`.
+            A calibration of this model and these questions, or its path. It also sets the prompts
+            and `scoring`.
         allowed_probability : bool
-            Also compute how much of the model's probability for the next token falls on the
-            options.
+            Also compute how much of the next token's probability falls on the options.
         min_probability : float
             Abstain if the probability of the most probable answer is lower than this.
         abstain : str
-            ``"risk"``: abstain if the answer is not certified by the calibration, which must have
-            been fitted with `risk`.
+            ``"risk"``: abstain unless a calibration that was fitted with `risk` certifies.
         think : int
-            Let the model write up to this many tokens of reasoning about the input and all
-            questions. The questions are then asked about the input and this text.
+            Let the model write up to this many tokens of reasoning before all questions.
         think_below : float
             Think only if an answer without reasoning has a lower probability than this.
             ``decision.reasoning`` is None if the model did not think.
         think_share : float
             At most this share of the decisions thinks: of the single decisions of this model, or of
             one :meth:`decide_many`.
-        cache : CacheOptions
+        cache, timeout : CacheOptions, float
             As :meth:`generate`.
 
         Returns
@@ -1081,29 +997,54 @@ class Model:
             If the input together with a question does not fit into the context, or the examples do
             not.
         NotSupportedError
-            If the library cannot score labels, or if the model is a decision model of unknown type.
+            If the model is a decision model of unknown type.
         BusyError
             As :meth:`generate`.
         """
         check_one_input(input)
-        plan = plan_of(self, questions, settings)
-        task = decision_task(self.session, input, plan, timeout)
-        return cast(Decision, self._execute(task))
+        timeout = settings.pop("timeout", None)
+        task = question_task(self, input, questions, settings, timeout)
+        return cast("Decision[Any]", self._execute(task))
 
+    @overload
     def decide_many(
         self,
         inputs: Iterable[Any],
-        questions: Any,
-        *,
-        progress: Callable[[int, int | None], Any] | None = None,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        **settings: Unpack[DecideSettings],
-    ) -> list[Decision]:
-        """Answer the same questions about many inputs.
+        questions: Questions[Predicate],
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Decision[PredicateAnswer]]: ...
+    @overload
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Questions[Choice[V]],
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Decision[ChoiceAnswer[V]]]: ...
+    @overload
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Questions[Score],
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Decision[ScoreAnswer]]: ...
+    @overload
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Questions[MultiLabel[V]],
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Decision[MultiLabelAnswer[V]]]: ...
+    @overload
+    def decide_many(
+        self, inputs: Iterable[Any], questions: Any, **settings: Unpack[DecideManyOptions]
+    ) -> list[Decision[Any]]: ...
+    def decide_many(
+        self, inputs: Iterable[Any], questions: Any, **settings: Unpack[DecideManyOptions]
+    ) -> list[Decision[Any]]:
+        """Answer the same questions about many inputs, and return all answers in order.
 
         The logger ``eliza_ffi`` warns if the answers look as if the prompt did not work: see
-        :mod:`eliza_ffi.decisions.doubts`.
+        :mod:`eliza_ffi.evidence.doubts`.
 
         Parameters
         ----------
@@ -1114,47 +1055,48 @@ class Model:
         progress, return_exceptions
             As :meth:`generate_many`.
         max_concurrency
-            How many inputs are decided at the same time. None = the number of slots if the model
-            runs on a GPU or another device, and two if it runs on the CPU, where more at the same
-            time would not be faster. With `think`, the model reasons about as many inputs as there
-            are slots.
+            How many inputs are decided at the same time. None = two on a CPU, where more would not
+            be faster, and the number of slots on other devices and with `think`.
         **settings
             As :meth:`decide`; `think` makes the model reason about each input separately. In
             addition, ``prior="inputs"`` divides the probabilities by their mean over a sample of
-            these inputs, which must be a list: see :mod:`eliza_ffi.decisions.learning.input_prior`.
-
-        Returns
-        -------
-        list of Decision
-            In the order of the inputs.
+            these inputs, which must be a list: see :mod:`eliza_ffi.learning.input_prior`.
         """
-        check_prompts(inputs, "decide", "inputs")
-        plan = plan_of(self, questions, settings, "decide_many", inputs)
-        doubts = Doubts(plan)
+        progress = settings.pop("progress", None)
+        max_concurrency = settings.pop("max_concurrency", None)
+        on_error = kept_or_raised(settings.pop("return_exceptions", False), "inputs")
+        inputs = check_prompts(inputs, "decide", "inputs")
 
-        def read(decisions: list[Any]) -> list[Any]:
-            for reason in doubts.reasons():
-                logger.warning("decide_many: %s", reason)
-            return decisions
+        def decide(plan: DecisionPlan) -> Any:
+            doubts = Doubts(plan)
 
-        return self._many(
-            inputs,
-            lambda given: decision_task(
-                self.session, given, plan, at_once=max_concurrency, doubts=doubts
-            ),
-            progress,
-            inputs_at_once(self.session, plan.settings.think, max_concurrency),
-            return_exceptions,
-            total=length_of(inputs),
-            read=read,
-            called="inputs",
-        )
+            def task(input: Any) -> Task[Decision]:
+                return decision_task(
+                    self.session, input, plan, at_once=max_concurrency, doubts=doubts
+                )
+
+            def read(decisions: list[Any]) -> list[Any]:
+                for reason in doubts.reasons():
+                    logger.warning("decide_many: %s", reason)
+                return decisions
+
+            is_listed = isinstance(inputs, Sequence)
+            n_inputs = inputs_at_once(self.session, plan.settings.think, max_concurrency)
+            return self._run_many(
+                plan.ahead(self.session, inputs, lambda input: input) if is_listed else inputs,
+                task,
+                read,
+                at_once=self.session.at_once(n_inputs),
+                total=length_of(inputs),
+                progress=progress,
+                on_error=on_error,
+            )
+
+        runs = many_plan_runs(self, questions, inputs, settings)
+        return cast("list[Decision[Any]]", self._after(Task(self.session, runs), decide))
 
     def decision_prompts(
-        self,
-        input: Any,
-        questions: Any,
-        **settings: Unpack[DecideSettings],
+        self, input: Any, questions: Any, **settings: Unpack[DecideSettings]
     ) -> list[str]:
         """Return the prompts of :meth:`decide`, one for each question and order, for inspection.
 
@@ -1163,70 +1105,34 @@ class Model:
         strings the two look the same. Spaces at the end of a prompt are a part of the labels.
         """
         check_one_input(input)
-        return plan_of(self, questions, settings, "decision_prompts").texts(self.session, input)
+        return cast("list[str]", self._execute(prompts_task(self, input, questions, settings)))
 
     # ---- Structured answers ---------------------------------------------------------------------
 
     @overload
     def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: type[T],
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        timeout: float | None = ...,
-        **settings: Unpack[FillSettings],
+        self, prompt: AnyPrompt, schema: type[T], **settings: Unpack[FillOptions]
     ) -> StructuredResult[T]: ...
-
     @overload
     def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Regex | Lark,
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        timeout: float | None = ...,
-        **settings: Unpack[FillSettings],
+        self, prompt: AnyPrompt, schema: Regex | Lark, **settings: Unpack[FillOptions]
     ) -> StructuredResult[str]: ...
-
     @overload
     def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Mapping[str, Any],
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        timeout: float | None = ...,
-        **settings: Unpack[FillSettings],
+        self, prompt: AnyPrompt, schema: Mapping[str, Any], **settings: Unpack[FillOptions]
     ) -> StructuredResult[Any]: ...
-
     @overload
     def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Fillable,
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        timeout: float | None = ...,
-        **settings: Unpack[FillSettings],
+        self, prompt: AnyPrompt, schema: Fillable, **settings: Unpack[FillOptions]
     ) -> FillResult: ...
-
-    def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Any,
-        *,
-        on_span: Callable[[Any], Any] | None = None,
-        timeout: float | None = None,
-        **settings: Unpack[FillSettings],
-    ) -> Any:
+    def fill(self, prompt: AnyPrompt, schema: Any, **settings: Unpack[FillOptions]) -> Any:
         """Generate an answer that matches a schema, class, regular expression or grammar.
 
         Parameters
         ----------
         prompt
             The prompt, as in :meth:`generate`. The answer follows it directly.
-        shape
+        schema
             One of the following:
 
             - a JSON Schema as a dict
@@ -1235,36 +1141,22 @@ class Model:
             - a :class:`~eliza_ffi.Regex` or a :class:`~eliza_ffi.Lark`; the value is a string
             - a :class:`~eliza_ffi.Skeleton` or its JSON form as a dict
 
-            The model does not see the shape. Describe it in the prompt.
+            The model does not see the schema. Describe it in the prompt.
         on_span
-            Called with each :class:`~eliza_ffi.PartialField` of a shape, or each
+            Called with each :class:`~eliza_ffi.PartialField` of a schema, or each
             :class:`~eliza_ffi.FilledSpan` of a skeleton, when it is complete.
-        timeout
-            As :meth:`generate`.
         **settings
-            For every shape:
-
             - ``max_tokens``: maximum number of tokens in the whole answer, 1,024 by default; 0 = no
               limit except the context.
             - ``on_limit``: ``"error"`` (default) raises an error if the answer does not end within
-              ``max_tokens``; ``"close"`` completes it with a short valid ending, if there is one.
-              The ending comes on top of ``max_tokens``.
-            - ``retries``: how many times to try again, with sampling, if the answer is invalid; 0
-              by default.
-            - ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed`` and ``sampling``: sampling
-              settings, as in :meth:`generate`; greedy by default.
-            - ``think``: as in :meth:`choose`.
-            - ``cache``: as in :meth:`generate`.
-
-            - ``heal_prompt``: if True, remove the prompt's last token, and let the model write the
-              text of this token again, together with the answer's beginning. Use this if the prompt
-              ends in the middle of a word. Only for skeletons, and for answers that begin with a
-              choice.
-
-            Only for skeletons:
-
-            - ``sampler_plan``: sampling settings of single spans.
-            - ``logprobs``: if True, also compute the probability of free values.
+              ``max_tokens``; ``"close"`` adds a short valid ending, if there is one.
+            - ``retries``: how many times to sample again if the answer is invalid; 0 by default.
+            - ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``sampling``, ``cache``,
+              ``timeout``: as :meth:`generate`; ``think``: as :meth:`choose`.
+            - ``heal_prompt``: let the model write the prompt's last token again, for prompts that
+              end inside a word. Only for skeletons and answers that begin with a choice.
+            - For skeletons, ``sampler_plan``: sampling settings of single spans; ``logprobs``: also
+              compute the probability of free values.
 
         Returns
         -------
@@ -1280,90 +1172,65 @@ class Model:
         InvalidAnswerError
             If the answer is not valid against its schema or class. This is a kind of FillError.
         InvalidArgumentError
-            If the shape or a setting is malformed.
+            If the schema or a setting is malformed.
         NotSupportedError
-            If the library cannot fill skeletons, or a required extra is not installed.
+            If a required extra is not installed.
         BusyError, ChatTemplateError
             As :meth:`generate`.
         """
+        on_span, timeout = settings.pop("on_span", None), settings.pop("timeout", None)
         check_callback("on_span", on_span)
         with_steps = on_span is not None
         run = fill_run(
-            self.session, prompt, shape, method="fill", with_steps=with_steps, **settings
+            self.session, prompt, schema, method="fill", with_steps=with_steps, **settings
         )
         return self._result(run, timeout, on_span)
 
     @overload
     def fill_stream(
-        self,
-        prompt: AnyPrompt,
-        shape: type[T],
-        *,
-        timeout: float | None = ...,
-        **settings: Unpack[FillSettings],
+        self, prompt: AnyPrompt, schema: type[T], **settings: Unpack[FillSettings]
     ) -> Iterator[PartialField | StructuredResult[T]]: ...
-
     @overload
     def fill_stream(
-        self,
-        prompt: AnyPrompt,
-        shape: Any,
-        *,
-        timeout: float | None = ...,
-        **settings: Unpack[FillSettings],
+        self, prompt: AnyPrompt, schema: Any, **settings: Unpack[FillSettings]
     ) -> Iterator[FilledSpan | PartialField | FillResult]: ...
-
     def fill_stream(
-        self,
-        prompt: AnyPrompt,
-        shape: Any,
-        *,
-        timeout: float | None = None,
-        **settings: Unpack[FillSettings],
+        self, prompt: AnyPrompt, schema: Any, **settings: Unpack[FillSettings]
     ) -> Iterator[Any]:
-        """Yield each finished field of a shape, or each span of a skeleton, and then the result.
+        """Yield each finished field of a schema, or each span of a skeleton, and then the result.
 
         A field is a :class:`~eliza_ffi.PartialField`, a span a :class:`~eliza_ffi.FilledSpan`. The
         parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
         """
+        timeout = settings.pop("timeout", None)
         run = fill_run(
-            self.session, prompt, shape, method="fill_stream", with_steps=True, **settings
+            self.session, prompt, schema, method="fill_stream", with_steps=True, **settings
         )
         return self._steps(run, timeout)
 
     def fill_many(
         self,
         prompts: Iterable[AnyPrompt],
-        shape: Any,
+        schema: Any,
         *,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         **settings: Unpack[FillSettings],
     ) -> list[FillResult]:
-        """Generate a structured answer for each of many prompts, several at the same time.
+        """Generate a structured answer for each of many prompts, and return all in order.
 
         Parameters
         ----------
         prompts, progress, max_concurrency, return_exceptions
             As :meth:`generate_many`.
-        shape, **settings
+        schema, **settings
             As :meth:`fill`.
-
-        Returns
-        -------
-        list of FillResult
-            In the order of the prompts.
         """
-
-        def task(prompt: AnyPrompt) -> Task[FillResult]:
-            run = fill_run(
-                self.session, prompt, shape, method="fill_many", with_steps=False, **settings
-            )
-            return Task(self.session, run)
-
-        check_prompts(prompts, "fill")
-        return self._many(prompts, task, progress, max_concurrency, return_exceptions)
+        prompts = check_prompts(prompts, "fill")
+        run = partial(fill_run, self.session, method="fill_many", with_steps=False)
+        batch = progress, max_concurrency, return_exceptions
+        return self._each(prompts, ((each, schema) for each in prompts), run, settings, *batch)
 
     # ---- Tool calls -----------------------------------------------------------------------------
 
@@ -1373,10 +1240,6 @@ class Model:
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
         tool_choice: Literal["required"],
-        *,
-        chat_template_kwargs: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall: ...
 
@@ -1386,10 +1249,6 @@ class Model:
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
         tool_choice: str | Mapping[str, Any] = ...,
-        *,
-        chat_template_kwargs: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer: ...
 
@@ -1398,10 +1257,6 @@ class Model:
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
         tool_choice: str | Mapping[str, Any] = "auto",
-        *,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        max_tokens: int = MOST_TOKENS,
-        timeout: float | None = None,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer:
         """Let the model call a tool or answer in words.
@@ -1425,15 +1280,13 @@ class Model:
         chat_template_kwargs
             Variables of the chat template, such as ``{"enable_thinking": False}``.
         max_tokens
-            Maximum number of tokens in the call's arguments, or in the answer in words; 0 = no
-            limit except the context.
-        timeout
-            As :meth:`generate`.
+            Maximum number of tokens in the call's arguments, or in the answer in words, 1,024 by
+            default; 0 = no limit except the context.
         **settings
             ``temperature``, ``top_k``, ``top_p``, ``seed`` and ``sampling`` apply to the arguments
             and to the answer in words, which are greedy by default. The tool is always the most
             probable one. ``stop`` applies only to the answer in words. ``think`` is as in
-            :meth:`choose`, and ``cache`` as in :meth:`generate`.
+            :meth:`choose`, and ``cache`` and ``timeout`` as in :meth:`generate`.
 
         Returns
         -------
@@ -1453,21 +1306,11 @@ class Model:
             do not enforce every keyword of JSON Schema. This is a kind of FillError.
         ChatTemplateError
             If the model has no chat template, or the template rejects the messages.
-        NotSupportedError
-            If the library does not support token masks.
         BusyError
             As :meth:`generate`.
         """
-        run = tools_run(
-            self.session,
-            messages,
-            tools,
-            tool_choice,
-            chat_template_kwargs=chat_template_kwargs,
-            max_tokens=max_tokens,
-            method="call_tool",
-            **settings,
-        )
+        timeout = settings.pop("timeout", None)
+        run = tools_run(self.session, messages, tools, tool_choice, method="call_tool", **settings)
         return cast(ToolCall | TextAnswer, self._result(run, timeout, read=one_call))
 
     @overload
@@ -1478,9 +1321,6 @@ class Model:
         tool_choice: Literal["required"],
         *,
         max_calls: int = ...,
-        chat_template_kwargs: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls: ...
 
@@ -1492,9 +1332,6 @@ class Model:
         tool_choice: str | Mapping[str, Any] = ...,
         *,
         max_calls: int = ...,
-        chat_template_kwargs: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer: ...
 
@@ -1504,10 +1341,7 @@ class Model:
         tools: Sequence[Mapping[str, Any]],
         tool_choice: str | Mapping[str, Any] = "auto",
         *,
-        max_calls: int = MOST_CALLS,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        max_tokens: int = MOST_TOKENS,
-        timeout: float | None = None,
+        max_calls: int = MAX_CALLS,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer:
         """Let the model call several tools in one turn or answer in words.
@@ -1517,7 +1351,7 @@ class Model:
 
         Parameters
         ----------
-        messages, tools, tool_choice, chat_template_kwargs, timeout, **settings
+        messages, tools, tool_choice, **settings
             As :meth:`call_tool`, which also lists the errors.
         max_calls
             Maximum number of calls.
@@ -1529,16 +1363,10 @@ class Model:
         ToolCalls or TextAnswer
             A list of :class:`~eliza_ffi.session.tool_calls.ToolCall`, or an answer in words.
         """
+        timeout = settings.pop("timeout", None)
+        settings_and_calls: Any = {**settings, "max_calls": max_calls}
         run = tools_run(
-            self.session,
-            messages,
-            tools,
-            tool_choice,
-            max_calls=max_calls,
-            chat_template_kwargs=chat_template_kwargs,
-            max_tokens=max_tokens,
-            method="call_tools",
-            **settings,
+            self.session, messages, tools, tool_choice, method="call_tools", **settings_and_calls
         )
         return cast(ToolCalls | TextAnswer, self._result(run, timeout))
 
@@ -1576,10 +1404,8 @@ class Model:
         ------
         NativeFaultError
             If the file cannot be written.
-        ContextFullError
-            If the prompt does not fit into the context.
-        NotSupportedError
-            If the library cannot save slots.
+        BusyError, ContextFullError
+            As :meth:`generate`.
         """
         return cast(int, self._result(save_run(self.session, path, prompt, cache), timeout))
 
@@ -1612,13 +1438,13 @@ class Model:
 
         Raises
         ------
+        MissingFileError
+            If the file does not exist.
         NativeFaultError
             If the file cannot be read, is damaged, or was saved with another model, adapter, KV
             cache type or version of llama.cpp.
         ContextFullError
             If the file has more tokens than fit into the context.
-        NotSupportedError
-            If the library cannot restore slots.
         """
         return cast(int, self._result(load_run(self.session, path, cache), timeout))
 
@@ -1637,42 +1463,47 @@ class Model:
     def _execute(self, task: Task[Any]) -> Any:
         return task.run()
 
+    def _after(self, task: Task[T], then: Callable[[T], Any]) -> Any:
+        """Run a task, and return what `then` returns for its result."""
+        return then(task.run())
+
     def _steps(self, run: Run[Any], timeout: float | None) -> Iterator[Any]:
         return self.session.scheduler.steps(run, timeout)
 
     def _stream(self, run: Run[Any], timeout: float | None) -> TextStream:
         return TextStream(self.session.scheduler.steps(run, timeout))
 
-    def _many(
+    def _each(
         self,
-        items: Iterable[V],
-        task: Callable[[V], Task[R]],
+        prompts: Iterable[Any],
+        items: Iterable[tuple[Any, ...]],
+        run: Callable[..., Run[Any]],
+        settings: Any,
         progress: Callable[[int, int | None], Any] | None,
         max_concurrency: int | None,
         return_exceptions: bool,
-        total: int | None = None,
-        read: Callable[[list[Any]], list[Any]] = list,
-        called: str = "prompts",
     ) -> list[Any]:
-        """Run a task for each item; `read` converts the list of all results.
+        """Run a request for each prompt; `items` has its arguments, and `settings` the keywords."""
+        timeout, on_text = settings.pop("timeout", None), settings.get("on_text")
 
-        `called` is the argument that has the items, for errors.
-        """
+        def task(item: tuple[Any, ...]) -> Task[Any]:
+            return Task(self.session, run(*item, **settings), timeout, on_step=on_text)
+
         return self._run_many(
             items,
             task,
-            read,
             at_once=self.session.at_once(max_concurrency),
-            total=length_of(items) if total is None else total,
+            total=length_of(prompts),
             progress=progress,
-            on_error=kept_or_raised(return_exceptions, called),
+            on_error=kept_or_raised(return_exceptions, "prompts"),
         )
 
     def _run_many(
         self,
-        items: Iterable[V],
-        task: Callable[[V], Task[Any]],
-        read: Callable[[list[Any]], list[Any]],
-        **how: Any,
+        items: Iterable[Item],
+        task: Callable[[Item], Task[Any]],
+        read: Callable[[list[Any]], list[Any]] = list,
+        **options: Any,
     ) -> list[Any]:
-        return read(run_many(items, task, **how))
+        """Run a task for each item; `read` converts the list of all results."""
+        return read(run_many(items, task, **options))

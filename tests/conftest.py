@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
-from effort import FEWEST_EXAMPLES, MOST_EXAMPLES, USUAL_EXAMPLES
+from effort import FEWEST_EXAMPLES, MAX_EXAMPLES, USUAL_EXAMPLES
 from hypothesis import settings
 from large_vocabularies import LARGE_VOCABULARIES
 from make_test_models import cached_model
@@ -20,17 +20,18 @@ from eliza_ffi.errors import LibraryNotFoundError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library, library_file_name
 from eliza_ffi.model import Model
 
-NATIVE_FIXTURES = frozenset(("library", "hooks_path", "older_engine"))
+NATIVE_FIXTURES = frozenset(("library", "hooks_path", "elizaos_engine"))
 
 # No deadline, because native calls may take long on a busy machine.
 settings.register_profile("eliza-ffi", deadline=None, max_examples=USUAL_EXAMPLES)
 settings.register_profile("few", deadline=None, max_examples=FEWEST_EXAMPLES)  # `make test-fast`
-settings.register_profile("many", deadline=None, max_examples=MOST_EXAMPLES)  # `.ci/run`
+settings.register_profile("many", deadline=None, max_examples=MAX_EXAMPLES)  # `.ci/run`
 settings.load_profile("eliza-ffi")
 
 # Only the tests in tests/hub may download, and no test may depend on this machine's caches.
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_CACHE=str(ROOT / "build" / "no-cache"))
 os.environ["LLAMA_CACHE"] = os.environ["HF_HUB_CACHE"]
+os.environ["ELIZA_FFI_MEASUREMENTS"] = "off"
 
 # If a shell runs the tests in the background, they and all processes they start ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -91,7 +92,7 @@ def hooks_path(library: Library) -> Path:
 
 
 @pytest.fixture(scope="session")
-def older_engine(library: Library) -> Library:
+def elizaos_engine(library: Library) -> Library:
     """Return this engine linked without the functions that elizaOS's library lacks."""
     return Library(_built(Path("elder") / library_file_name()))
 
@@ -113,6 +114,14 @@ def random_model_path() -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def tiny_model(library: Library) -> Iterator[Model]:
     with Model(default_model_path(), library=library, n_threads=1, seed=1) as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
+def plain_model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
+    """Return a model without a chat template, with random weights in full precision."""
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+    with Model(path, library=library, n_ctx=4096, n_threads=1) as model:
         yield model
 
 

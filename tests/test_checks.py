@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import ROOT
 
 from eliza_ffi import checks
 from eliza_ffi.errors import InvalidArgumentError
@@ -138,3 +140,24 @@ def test_the_outermost_name_of_an_argument_counts() -> None:
     with raises as caught, checks.naming("tools"), checks.naming("name"):
         checks.check_text("description", 5)
     assert caught.value.argument == "tools"
+
+
+CHECKED_ELSEWHERE = {"session/session.py"}  # only checks the options, which become text
+CONVERTING = {"check_number", "check_whole", "check_flag", "inner_fraction"}
+
+
+def test_the_results_of_checks_that_convert_numbers_are_used() -> None:
+    """A number of numpy that is only checked fails later, for example when it becomes JSON."""
+    unused = []
+    package = ROOT / "eliza_ffi"
+    for file in sorted(package.rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        name = file.relative_to(package).as_posix()
+        for node in ast.walk(tree):
+            call = node.value if isinstance(node, ast.Expr) else None
+            called = getattr(call.func, "id", "") if isinstance(call, ast.Call) else ""
+            is_imported = called in CONVERTING - own and "sandbox" not in name
+            if is_imported and name not in CHECKED_ELSEWHERE:
+                unused.append(f"{name}:{node.lineno}")
+    assert unused == []

@@ -30,6 +30,8 @@ FLOORS = (
     ("chat",),
     ("session",),
     ("decisions",),
+    ("evidence",),
+    ("learning",),
     ("tables",),
     ("model",),
     ("async_model", "classifier"),
@@ -119,7 +121,7 @@ def test_code_for_older_libraries_is_reached_through_the_dialect_only() -> None:
     checking = [
         str(file.relative_to(PACKAGE))
         for file in PACKAGE.rglob("*.py")
-        if "is_older" in file.read_text(encoding="utf-8")
+        if "is_elizaos" in file.read_text(encoding="utf-8")
     ]
     assert sorted(checking) == [
         "library/capabilities.py",  # reports it

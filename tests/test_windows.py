@@ -30,7 +30,10 @@ WORKS_OTHERWISE = {
 }
 """Names that exist on Windows, where they fail in cases that work elsewhere."""
 
-GUARDED = {("serve/server.py", "resource")}
+GUARDED = {
+    *(("serve/server.py", "resource"), ("serve/server.py", "socket.AF_UNIX")),
+    *(("tables/store.py", "fcntl"), ("cli/label.py", "termios"), ("cli/label.py", "tty")),
+}
 """Uses that only other systems reach."""
 
 

@@ -1,9 +1,4 @@
-"""Prompts, conversations and tool calls. Text from users never becomes a control token.
-
-A chat template (:mod:`template`) runs in a sandbox (:mod:`sandbox`, :mod:`sandbox_builtins`). The
-format of tool calls (:mod:`call_format`) is found in the template (:mod:`call_finder`), read
-(:mod:`call_reader`), and enforced as a grammar (:mod:`call_grammar`).
-"""
+"""Prompts, conversations and tool calls. Text from users never becomes a control token."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""The budget of time and memory for rendering a chat template, and functions that charge it.
-
-The budget is counted in units. A step costs 100 units, and a new value costs 100 units plus one
-unit for each of its bytes. The clock is checked only every 4,000 units. An operation that can take
-longer than a step is therefore measured before it starts. It is charged by its size, and rejected
-if it is too large.
-"""
+"""The time and the memory that a chat template may use. Each operation is small and charges a
+budget, so that the clock is checked soon after it."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any
 
 from jinja2.utils import Namespace
@@ -20,24 +16,15 @@ from jinja2.utils import Namespace
 # More time for more messages, because some templates read all messages again for each message.
 MAX_SECONDS, SECONDS_PER_MESSAGE = 1.0, 0.005
 MAX_UNITS = 100_000_000
+STEP = 100  # units of a step, and of an item of a new list
+CLOCK_INTERVAL = 20_000  # units between two checks of the clock
 
-STEP = 100
-"""The units that one step costs."""
-
-MAX_TEXT = 10_000_000
-"""The maximum length of a string that a template creates, in characters."""
-
-MAX_ITEMS = 100_000
-"""The maximum number of items of a list or mapping that a template creates."""
-
-MAX_DEPTH = 50
-"""The maximum nesting depth of values, and of calls."""
-
+MAX_TEXT = 10_000_000  # characters of a string that a template creates
+MAX_ITEMS = 100_000  # items of a list or mapping that a template creates
+MAX_BITS = 10_000  # bits of a number
+MAX_DEPTH = 50  # levels of nested values, and of nested calls
 SCALARS = frozenset((bool, float, int, type(None)))
-"""Types whose values are small and contain no other values."""
-
-MAX_SHORT = 100  # characters of names, numbers, formats and other short arguments
-CLOCK_INTERVAL = 40 * STEP  # units between two checks of the clock
+ESCAPED = 10  # maximum length of one character in `repr`
 ITEM = 20  # characters added for each item when a value is written out, such as quotes and commas
 
 
@@ -46,26 +33,18 @@ class LimitReached(Exception):  # noqa: N818 - an outcome
 
 
 class Budget:
-    """The units and the time that a template has left. Each message adds 5 ms to the time."""
-
-    __slots__ = ("calls", "left", "next_check", "seconds", "until")
+    """The units and the time that a rendering has left."""
 
     def __init__(self, messages: int) -> None:
         self.calls = 0
-        self.left = self.next_check = MAX_UNITS
+        self.left = MAX_UNITS
+        self.next_check = MAX_UNITS - CLOCK_INTERVAL
         self.seconds = MAX_SECONDS + SECONDS_PER_MESSAGE * messages
         self.until = time.thread_time() + self.seconds
 
-    def check(self) -> None:
-        """Raise :class:`LimitReached` if no units or no time is left."""
-        if self.left < 0:
-            raise LimitReached("it takes too many steps or too much memory")
-        if time.thread_time() > self.until:
-            raise LimitReached(f"it takes longer than {self.seconds:g} seconds")
-        self.next_check = max(0, self.left - CLOCK_INTERVAL)
-
 
 _budget: ContextVar[Budget] = ContextVar("_budget")
+remaining = _budget.get  # returns the budget of the current rendering
 
 
 @contextmanager
@@ -78,21 +57,20 @@ def bounded(messages: int = 0) -> Iterator[None]:
         _budget.reset(token)
 
 
-def remaining() -> Budget:
-    """Return the budget of the current rendering."""
-    return _budget.get()
-
-
-def spend(units: int = 0) -> None:
-    """Charge one step and `units` more."""
+def spend(units: int = STEP) -> None:
+    """Charge units. Raise :class:`LimitReached` if no units or no time is left."""
     budget = _budget.get()
-    budget.left -= STEP + units
+    budget.left -= units
     if budget.left < budget.next_check:
-        budget.check()
+        if budget.left < 0:
+            raise LimitReached("it takes too many steps or too much memory")
+        if time.thread_time() > budget.until:
+            raise LimitReached(f"it takes longer than {budget.seconds:g} seconds")
+        budget.next_check = max(0, budget.left - CLOCK_INTERVAL)
 
 
 def check_size(size: int, limit: int = MAX_TEXT, what: str = "characters in a string") -> None:
-    """Raise :class:`LimitReached` if a value that is about to be created is too large."""
+    """Raise :class:`LimitReached` if a value that is about to be created or read is too large."""
     if size > limit:
         raise LimitReached(f"it needs more than {limit:,} {what}")
 
@@ -103,50 +81,28 @@ class TemplateList(list[Any]):
     __qualname__ = "list"  # for error messages
 
 
-class OpenNamespace(Namespace):
-    """A namespace whose values the sandbox can read, to measure them.
-
-    Jinja2's own class stores its values in a private attribute. This class stores them in its own
-    dictionary. It relies only on two facts: a compiled template can assign to any instance of
-    ``Namespace``, and it does so with ``namespace[name] = value``.
-    """
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "__class__":
-            return object.__getattribute__(self, name)
-        try:
-            return values_of(self)[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        values_of(self)[name] = value
-
-    def __repr__(self) -> str:
-        return f"<Namespace {values_of(self)!r}>"
-
-
-def values_of(namespace: OpenNamespace) -> dict[str, Any]:
-    """Return the values of a namespace by name."""
-    values: dict[str, Any] = object.__getattribute__(namespace, "_values")
-    return values
-
-
-def charge_new(value: Any) -> Any:
+def charge(value: Any) -> Any:
     """Charge the memory of a new value and return the value; lists become `TemplateList`s."""
     if isinstance(value, str):
         check_size(len(value))
-    else:
-        check_size(len(value), MAX_ITEMS, "items in a list")
-    spend(sys.getsizeof(value))
-    return TemplateList(value) if type(value) is list else value
+        spend(STEP + sys.getsizeof(value))
+    elif isinstance(value, list | tuple | dict):
+        check_size(len(value), MAX_ITEMS, "items in a list or mapping")
+        spend(STEP * (1 + len(value)) + sys.getsizeof(value))
+        return TemplateList(value) if type(value) is list else value
+    elif isinstance(value, int):
+        check_size(value.bit_length(), MAX_BITS, "bits in a number")
+    return value
+
+
+def items_of(values: Any) -> Any:
+    """Return the items of any iterable as a new list."""
+    return charge(list(islice(values, MAX_ITEMS + 1)))
 
 
 def measure(*values: Any) -> int:
-    """Return the approximate length of values written out, in characters, and charge it."""
+    """Return the approximate length of values written out, and charge its reading. A value may
+    contain another one several times, so it can be much longer than its memory."""
     size, level = 0, list(values)
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -157,52 +113,51 @@ def measure(*values: Any) -> int:
             elif isinstance(item, Mapping):
                 below += item.keys()
                 below += item.values()
-            elif isinstance(item, OpenNamespace):
-                below.append(values_of(item))
+            elif isinstance(item, Namespace):
+                raise LimitReached("it nests a namespace in a value that it writes or compares")
             elif isinstance(item, Collection):
                 below += item
-            check_size(size + ITEM * len(below))
+            check_size(size + ITEM * len(below), MAX_TEXT, "characters in a value")
         if not below:
-            spend(size)
+            spend(STEP + size // 16)
             return size
         level = below
     raise LimitReached(f"it nests values deeper than {MAX_DEPTH}")
 
 
-def charge_comparison(value: Any) -> Any:
-    """Charge a value that is about to be compared or hashed, and return it."""
-    if isinstance(value, str):
-        spend(len(value) >> 4)
+def measured(value: Any) -> Any:
+    """Return a value that is about to be compared, hashed or passed to a function."""
+    if type(value) is str:
+        spend(STEP + len(value) // 16)
+    elif isinstance(value, Iterator):  # made by a filter such as `map`
+        return measured(items_of(value))
     elif type(value) not in SCALARS:
         measure(value)
     return value
 
 
-def check_short(value: Any) -> Any:
-    """Return a value; raise :class:`LimitReached` if it is a string of over 100 characters."""
-    if isinstance(value, str):
-        check_size(len(value), MAX_SHORT, "characters in a name or argument")
-    return value
+def text(value: Any) -> str:
+    """Return ``str(value)``."""
+    if isinstance(value, str) or type(value) in SCALARS:
+        return str(value)
+    check_size(ESCAPED * measure(value))
+    written: str = charge(str(value))
+    return written
+
+
+def join_texts(pieces: Iterable[str], separator: str = "") -> str:
+    """Join strings, and stop at the maximum length."""
+    size, parts = 0, []
+    for piece in pieces:
+        size += len(piece) + len(separator)
+        check_size(size)
+        parts.append(piece)
+    joined: str = charge(separator.join(parts))
+    return joined
 
 
 def counted(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield items, and charge a step for each."""
+    """Yield the items of a loop, and charge a step for each."""
     for value in values:
         spend()
         yield value
-
-
-class Lazy(Iterator[Any]):
-    """The items of a lazy filter, computed on demand."""
-
-    # The depth is limited because Python crashes on iterators nested some ten thousand deep.
-    __slots__ = ("_depth", "_items")
-
-    def __init__(self, source: Any, items: Iterable[Any]) -> None:
-        self._depth: int = source._depth + 1 if isinstance(source, Lazy) else 1
-        self._items = counted(items)
-        check_size(self._depth, MAX_DEPTH, "nested lazy filters")
-        spend(10 * STEP)
-
-    def __next__(self) -> Any:
-        return next(self._items)

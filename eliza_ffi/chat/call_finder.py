@@ -1,11 +1,5 @@
-"""Find the format of a model's tool calls in its chat template.
-
-The template renders short conversations in which the assistant calls tools. The names and arguments
-of these calls occur nowhere else, so in the output they mark the holes of the format, and the rest
-is fixed text. Conversations with no, one and two arguments, and with one and two calls, show
-whether fixed text belongs to an argument, to a call, or to the turn. Finally, the format is
-checked: it must write other calls exactly as the template does.
-"""
+"""Find the format of a model's tool calls in its chat template. In rendered conversations, names
+and values that occur nowhere else mark the holes of the format."""
 
 from __future__ import annotations
 
@@ -36,6 +30,7 @@ from .call_format import (
     write_members,
 )
 from .template import ChatTemplate
+from .thinking import THINKING_OFF
 from .tool_messages import GENERIC
 from .tools import Tool
 
@@ -80,14 +75,13 @@ JSON_STYLES = [
 ]
 
 
-def find_call_format(template: ChatTemplate, /, **extra: Any) -> CallFormat:
-    """Return how a model writes tool calls, according to its chat template.
-
-    If the template writes no calls, this is the generic format. `extra` has further variables of
-    the template, such as ``enable_thinking``. Raise ChatTemplateError if the template rejects a
-    conversation of one question and one answer.
-    """
-    finder = _Finder(template, extra)
+def find_call_format(
+    template: ChatTemplate, /, *, close_reasoning: bool = False, **extra: Any
+) -> CallFormat:
+    """Return how a model writes tool calls, according to its chat template; the generic format if
+    it writes none. `extra` has further variables. Raise ChatTemplateError if the template rejects a
+    conversation of one question and one answer."""
+    finder = _Finder(template, extra, close_reasoning)
     with contextlib.suppress(_NotFound, ChatTemplateError):
         return finder.native()
     try:
@@ -104,13 +98,15 @@ class _NotFound(Exception):  # noqa: N818 - an outcome
 
 
 class _Finder:
-    """Renders conversations, and compares the results."""
-
-    def __init__(self, template: ChatTemplate, extra: Mapping[str, Any]) -> None:
+    def __init__(
+        self, template: ChatTemplate, extra: Mapping[str, Any], close_reasoning: bool
+    ) -> None:
         self.template = template
-        self.extra = extra
+        self.extra = {**THINKING_OFF, **extra} if close_reasoning else extra
         self.until = time.thread_time() + MAX_SECONDS
         self.prompt = self.render(prompt=True)
+        if close_reasoning:
+            self.prompt += template.closing(self.prompt)
         self.answered = self.render(ANSWER)
 
     def generic(self) -> CallFormat:
@@ -119,7 +115,6 @@ class _Finder:
         return self.with_start(GENERIC, "")[0]
 
     def native(self) -> CallFormat:
-        """Return the format of the template."""
         called = self.render(_calling(ONE))
         self.turn = _whole_tags(commonprefix([self.prompt, self.answered, called]))
         format = self.with_arguments(CallFormat(lists_tools=TWO.name in self.prompt))
@@ -128,7 +123,7 @@ class _Finder:
             raise _NotFound
         format, rest = self.with_start(format, before)
         start = before.removesuffix(rest)
-        end = _common_end(after, self.said(ANSWER).partition(ANSWER["content"])[2])
+        end = _common_end(after, self.turn_text(ANSWER).partition(ANSWER["content"])[2])
         alone = [rest, *inner, after.removesuffix(end)]
         try:
             both = self.write(ONE, TWO).removeprefix(start).removesuffix(end)
@@ -155,7 +150,7 @@ class _Finder:
             messages, add_generation_prompt=prompt, tools=TOOLS, **self.extra
         )
 
-    def said(self, turn: Mapping[str, Any]) -> str:
+    def turn_text(self, turn: Mapping[str, Any]) -> str:
         """Render a turn, and return its text after the beginning that all turns have in common."""
         text = self.render(turn)
         if not text.startswith(self.turn) or len(text) - len(self.turn) > MAX_WORDS:
@@ -163,16 +158,14 @@ class _Finder:
         return text.removeprefix(self.turn)
 
     def write(self, *calls: Call) -> str:
-        return self.said(_calling(*calls))
+        return self.turn_text(_calling(*calls))
 
     # ---- the turn ------------------------------------------------------------------------------
 
     def with_start(self, format: CallFormat, before: str) -> tuple[CallFormat, str]:
         """Return the format with `cut`, `lead` and `text_start`, and the beginning of a call.
-
-        `before` is the turn up to the name of the first tool; its end belongs to the call.
-        """
-        text_start = self.said(ANSWER).partition(ANSWER["content"])[0]
+        `before` is the turn up to the name of the first tool."""
+        text_start = self.turn_text(ANSWER).partition(ANSWER["content"])[0]
         opening, cut, lead = self.prompt.removeprefix(self.turn), "", ""
         if len(opening) > MAX_WORDS:
             raise _NotFound
@@ -203,7 +196,6 @@ class _Finder:
     # ---- calls ---------------------------------------------------------------------------------
 
     def with_arguments(self, format: CallFormat) -> CallFormat:
-        """Find how the arguments of a call are written."""
         text = self.write(replace(ONE, arguments=MANY))
         for style in JSON_STYLES:
             if style.write(MANY) in text:
@@ -233,7 +225,6 @@ class _Finder:
 
 
 def _calling(*calls: Call) -> dict[str, Any]:
-    """Return a turn of the assistant that calls tools."""
     written = []
     for call in calls:
         function = {"name": call.name, "arguments": dict(call.arguments)}
@@ -242,10 +233,8 @@ def _calling(*calls: Call) -> dict[str, Any]:
 
 
 def _with_calls(format: CallFormat, alone: Sequence[Any], both: Sequence[Any]) -> CallFormat:
-    """Find the fixed text of calls by comparing a turn with one call and a turn with two calls.
-
-    `alone` and `both` are the pieces of these turns: fixed text and holes.
-    """
+    """Find the fixed text of calls from the pieces of two turns: `alone` has one call, `both` has
+    two."""
     before, *inner, after = alone
     size = len(inner)
     if len(both) != 2 * size + 3 or both[0] != before or both[-1] != after:
@@ -280,11 +269,8 @@ def _with_calls(format: CallFormat, alone: Sequence[Any], both: Sequence[Any]) -
 
 
 def _numbered(text: Any, other: Any) -> list[str | int] | None:
-    """Split `text` at its call number.
-
-    The two strings must be equal except for one number, which is greater by one in `other`.
-    Otherwise the result is None. If the strings are equal, `text` is not split.
-    """
+    """Split `text` at its number, which `other` has increased by one. Return None if they differ in
+    other ways, and the whole text if they are equal."""
     if not isinstance(text, str) or not isinstance(other, str):
         return None
     if text == other:
@@ -315,7 +301,6 @@ def _split(text: str, marks: Mapping[str, Hole]) -> list[Any]:
 
 
 def _joined(pieces: Sequence[str | Hole]) -> Pieces:
-    """Return pieces without empty strings, and with neighbouring strings joined."""
     joined: list[Any] = []
     for piece in pieces:
         if isinstance(piece, str) and joined and isinstance(joined[-1], str):
@@ -351,11 +336,8 @@ def _common_end(text: str, other: str) -> str:
 
 
 def _overlap(text: str, other: str) -> str:
-    """Return the longest end of `text` with which `other` begins.
-
-    If this end contains no tag and is not all of `text`, the match may be a coincidence. The result
-    is then an empty string.
-    """
+    """Return the longest end of `text` with which `other` begins, unless it may be a coincidence:
+    it has no tag and is not all of `text`."""
     sizes = range(min(len(text), len(other)), 0, -1)
     same = next((text[-size:] for size in sizes if other.startswith(text[-size:])), "")
     return same if same == text or "<" in same else ""
@@ -367,12 +349,8 @@ def _overlap(text: str, other: str) -> str:
 def _find_members(
     write: Callable[[Any], str], of_objects: Members | None
 ) -> tuple[Members, Members | None]:
-    """Find the format of arguments that are written one by one, or of the items of an array.
-
-    `write` returns a turn with arguments, or with an array. For arguments, `of_objects` is None.
-    For items, it is the format of objects among the items. The second result is the format of the
-    items, if some arguments are arrays that are written neither as JSON nor in Python's notation.
-    """
+    """Find the format of arguments that are written one by one, or of the items of an array, from
+    the turns that `write` returns. The second result is the format of the items, if needed."""
     keys = KEYS if of_objects is None else ()
 
     def several(*values: Any) -> Any:
@@ -418,10 +396,8 @@ def _find_members(
 
 
 def _around(none: str, one: str, both: str, keys: Sequence[str]) -> tuple[str, str, str, bool]:
-    """Return the fixed text before, between and after members, and whether members are sorted.
-
-    The first arguments are turns with no, one and two members. Items have no `keys`.
-    """
+    """Return the fixed text before, between and after members, and whether members are sorted, from
+    turns with no, one and two members. Items have no `keys`."""
     sort = bool(keys) and -1 < both.find(keys[1]) < both.find(keys[0])
     for key in keys:
         one, both = one.replace(key, KEYS[0]), both.replace(key, KEYS[0])

@@ -1,12 +1,5 @@
-"""The format in which a model writes tool calls: fixed text with holes.
-
-A call is a sequence of pieces. A piece is fixed text or a :class:`Hole`, such as the name of the
-tool. The arguments are one JSON object (:class:`Json`), or each argument is written in its own way
-(:class:`Members`), as in ``<parameter=city>Rome</parameter>``. How the value of an argument is
-written depends on its JSON type.
-
-:mod:`.call_finder` finds the format in a chat template, and :mod:`.call_reader` reads calls.
-"""
+"""The format in which a model writes tool calls: fixed text with holes. The arguments are one JSON
+object, or each is written on its own, as in ``<parameter=city>Rome</parameter>``."""
 
 from __future__ import annotations
 
@@ -59,12 +52,9 @@ class Json:
 
 @dataclass(frozen=True)
 class Member:
-    """How an argument or array item of one JSON type is written.
-
-    The way to write a value is ``"raw"`` (a string without quotes or escapes), ``"json"``,
-    ``"python"`` (as Python's ``str`` writes it) or ``"members"`` (each member or item on its own,
-    in the same way as arguments).
-    """
+    """How an argument or array item of one JSON type is written: ``"raw"`` (a string without
+    quotes or escapes), ``"json"``, ``"python"`` (as ``str`` writes it) or ``"members"`` (each on
+    its own)."""
 
     pieces: Pieces  # fixed text, `Hole.KEY` (except for items) and one `Hole.VALUE`
     value: str
@@ -91,12 +81,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """The format of arguments that are written one by one, or of the items of an array.
-
-    `of_type` has a :class:`Member` for each JSON type that the format can write. Strings that
-    contain any of the `quoted_characters` are written as the type ``"quoted"``, for example in
-    CDATA.
-    """
+    """The format of arguments that are written one by one, or of the items of an array, by JSON
+    type. Strings that contain any of the `quoted_characters` have the type ``"quoted"``, as in
+    CDATA."""
 
     of_type: Mapping[str, Member] = field(hash=False)
     between: str = ""  # the fixed text between two members
@@ -121,13 +108,8 @@ class Members:
 
 @dataclass(frozen=True)
 class CallFormat:
-    """How a model writes tool calls.
-
-    A turn of the assistant without thoughts consists of the generation prompt without `cut`, then
-    `lead`, and then either ``render_call(format, calls)`` or `text_start` and an answer in words.
-    Once the model has written `call_start`, it has decided to call a tool. If `text_start` is
-    empty, an answer in words begins with any other text.
-    """
+    """How a model writes tool calls. A turn without thoughts consists of the generation prompt
+    without `cut`, then `lead`, and then the calls, or `text_start` and an answer in words."""
 
     cut: str = ""  # the end of the generation prompt, if it begins thoughts
     lead: str = ""  # fixed text before calls and answers alike, such as empty thoughts
@@ -160,13 +142,8 @@ class Call:
 
 
 def render_call(format: CallFormat, calls: Sequence[Call], earlier_calls: int = 0) -> str:
-    """Write the tool calls of a turn as the model's chat template writes them.
-
-    `earlier_calls` is the number of calls in earlier turns of the conversation. Raise
-    InvalidArgumentError if there are no calls; if there are several calls and the format allows
-    only one in a turn; if the format writes ids and a call has no id; if the format cannot write a
-    value.
-    """
+    """Write the tool calls of a turn as the model's chat template writes them, after
+    `earlier_calls` in other turns. Raise InvalidArgumentError if the format cannot write them."""
     if not calls or (len(calls) > 1 and not format.parallel):
         expected = "at least one call" if format.parallel else "one call"
         raise InvalidArgumentError(

@@ -1,9 +1,5 @@
-"""Grammars of tool calls, for llguidance.
-
-If the format writes the arguments as one JSON object, llguidance compiles the tool's schema. If the
-format writes the arguments one by one, this module writes a rule for each argument that the schema
-names, with an alternative for each JSON type that the argument may have.
-"""
+"""Grammars of tool calls, for llguidance. It compiles the schema of arguments that are one JSON
+object; arguments that are written one by one get rules of their own."""
 
 from __future__ import annotations
 
@@ -19,15 +15,11 @@ from ..structured.limits import checked_schema
 from ..structured.schema import grammar_of_text
 from ..structured.schema_plan import SchemaPlan, plan_of_text
 from ..structured.schema_walk import (
+    DEFINITIONS,
     JSON_TYPES,
     ObjectForm,
-    alternatives,
+    SchemaDocument,
     closed_objects,
-    items_schema,
-    member_schema,
-    object_forms,
-    types_allowed,
-    values_of,
 )
 from .call_format import CallFormat, Json, Members, write_members
 
@@ -37,7 +29,7 @@ INTEGER, FRACTION, EXPONENT = (
     "([eE][+-]?[0-9]{1,2})?",
 )
 """Regular expressions for numbers without bounds. The number of digits is limited;
-:mod:`eliza_ffi.structured.number_limit` explains why."""
+:mod:`eliza_ffi.structured.json_limit` explains why."""
 
 BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"}
 
@@ -55,18 +47,16 @@ class CallGrammar:
 
     lark: str
     json_after: tuple[str, ...]  # the strings before JSON values
-    most_digits: int  # of numbers in these values; not enforced by the grammar
+    max_digits: int  # of numbers in these values; not enforced by the grammar
     plan: SchemaPlan | None  # the choices in the arguments; None if they are not written as JSON
 
 
 def call_grammar(
     format: CallFormat, schema: Mapping[str, Any], before: str, after: str, split: Split
 ) -> CallGrammar:
-    """Return the grammar of a call's arguments, with the fixed text before and after them.
-
-    `split` finds the control tokens in fixed text. Raise InvalidArgumentError if llguidance does
-    not support the schema, or if the format cannot write a required argument.
-    """
+    """Return the grammar of a call's arguments, with the fixed text around them, in which `split`
+    finds the control tokens. Raise InvalidArgumentError if the schema or the format does not allow
+    it."""
     closed = closed_objects(checked_schema(schema))
     made = grammar_of_text(closed)  # its errors name the place in the schema
     plan = None
@@ -76,27 +66,25 @@ def call_grammar(
         arguments = rules.json(compiled, format.arguments)
         rules.json_after[before] = None
         comma, colon = (",", ":") if format.arguments.compact else (", ", ": ")
-        plan = plan_of_text(closed, comma, colon, before, after)
+        plan = plan_of_text(made.prepared, comma, colon, before, after)
     else:
         arguments = rules.object(format.arguments, made.schema)
     start = _row(rules.fixed(before), arguments, rules.fixed(after)) or EMPTY
     lines = [f"start: {start}", *(f"{name}: {body}" for name, body in rules.bodies.items())]
-    return CallGrammar("\n".join(lines) + "\n", tuple(rules.json_after), made.most_digits, plan)
+    return CallGrammar("\n".join(lines) + "\n", tuple(rules.json_after), made.max_digits, plan)
 
 
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
-    """Return the fixed strings that can follow the tool's name directly.
-
-    These are the beginnings of all arguments that can come first. If every argument may be left
-    out, `after` can follow, too.
-    """
+    """Return the fixed strings that can follow the tool's name directly: the beginnings of
+    arguments, and `after` if there may be none."""
     members = format.arguments
     if isinstance(members, Json):
         return ["{"]
     texts: dict[str, None] = {}
-    for form in object_forms(schema, schema):
+    document = SchemaDocument(schema)
+    for form in document.object_forms(schema):
         for name in sorted(form.names, key=str.lower) if members.sort else form.names:
-            allowed = types_allowed(member_schema(schema, name, schema), schema)
+            allowed = document.types(document.inside(schema, name))
             for member in members.of_types(allowed).values():
                 texts[member.until_value(name)] = None
             if name in form.required:
@@ -113,13 +101,12 @@ class _Rules:
         self.bodies: dict[str, str] = {}  # the right side of each rule and terminal by its name
         self.json_after: dict[str, None] = {}  # the fixed strings that precede JSON values
         self._names: dict[Any, str] = {}
-        self._root = root
+        self._document = SchemaDocument(root)
         self._split = split
         self._objects = format.arguments if isinstance(format.arguments, Members) else None
         self._items = format.items
 
     def fixed(self, text: str) -> str:
-        """Return the notation of fixed text in a rule."""
         parts = self._split(text) if text else ()
         return _row(*(_quoted(part) if isinstance(part, str) else f"<[{part}]>" for part in parts))
 
@@ -131,9 +118,8 @@ class _Rules:
             "item_separator": "," if compact else ", ",
             "key_separator": ":" if compact else ": ",
         }
-        definitions = {
-            name: self._root[name] for name in ("$defs", "definitions") if name in self._root
-        }
+        root = self._document.root
+        definitions = {name: root[name] for name in DEFINITIONS if name in root}
         own = schema.get("x-guidance", {"lenient": True})
         whole = {**definitions, **schema, "x-guidance": {**own, **options}}
         text = json.dumps(whole)
@@ -141,12 +127,10 @@ class _Rules:
 
     def object(self, members: Members, schema: Any) -> str:
         """Return the rule of an object's members; optional members may be left out."""
-        forms = object_forms(schema, self._root)
-        written = [self._form(members, schema, form) for form in forms]
-        return self._either(written)
+        forms = self._document.object_forms(schema)
+        return self._either([self._form(members, schema, form) for form in forms])
 
     def _either(self, rules: Sequence[str]) -> str:
-        """Return a rule that is any of the given ones."""
         different = list(dict.fromkeys(rule or EMPTY for rule in rules))
         if len(different) > 1:
             return self._named(" | ".join(different))
@@ -156,7 +140,7 @@ class _Rules:
         names = sorted(form.names, key=str.lower) if members.sort else form.names
         written: list[tuple[str, bool]] = []
         for name in names:
-            rule = self._member(members, name, member_schema(schema, name, self._root))
+            rule = self._member(members, name, self._document.inside(schema, name))
             if rule is not None:
                 written.append((rule, name in form.required))
             elif name in form.required:
@@ -206,12 +190,12 @@ class _Rules:
         return self._rule(name, lambda: " | ".join(self._writings(members, key, schema)))
 
     def _kinds(self, members: Members, schema: Any) -> list[str]:
-        kinds = members.of_types(types_allowed(schema, self._root))
+        kinds = members.of_types(self._document.types(schema))
         return [kind for kind in (*JSON_TYPES, "quoted") if kind in kinds]
 
     def _writings(self, members: Members, key: str | None, schema: Any) -> list[str]:
         """Return the ways to write a member: one for each value, or one for each type."""
-        values = values_of(schema, self._root)
+        values = self._document.values(schema)
         if values is not None:
             texts = []
             for value in values:
@@ -255,7 +239,7 @@ class _Rules:
         begin = "".join(map(_escaped, quote))
         end = "".join(map(_escaped, closing))
         is_plain = all(isinstance(part, str) for part in self._split(closing))
-        strings = [each for each in alternatives(schema, self._root) if _may_be(each, "string")]
+        strings = [each for each in self._document.alternatives(schema) if _may_be(each, "string")]
         limits = strings[0] if len(strings) == 1 else {}
         least, most = limits.get("minLength", 0), limits.get("maxLength", "")
         one = "[^" + "".join(map(_escaped, avoided)) + "]" if avoided else "(?s:.)"
@@ -268,7 +252,7 @@ class _Rules:
     def _number(self, schema: Any) -> str:
         parts = [
             each
-            for each in alternatives(schema, self._root)
+            for each in self._document.alternatives(schema)
             if _may_be(each, "number") or _may_be(each, "integer")
         ]
         if any(BOUNDS & each.keys() for each in parts):
@@ -278,18 +262,16 @@ class _Rules:
         return self._terminal(f"/{INTEGER}{FRACTION}{EXPONENT}/")
 
     def _nested(self, kind: str, schema: Any) -> str:
-        """Return an object or an array that is written member by member."""
         if kind == "object":
             assert self._objects is not None
             return self.object(self._objects, schema)
         assert self._items is not None
-        inner = items_schema(schema, 0, self._root)
+        inner = self._document.inside(schema, 0)
         item = self._member(self._items, None, inner)
         return self._list(schema, item, self.fixed(self._items.between))
 
     def _list(self, schema: Any, item: str | None, between: str) -> str:
-        """Return the items of an array."""
-        arrays = [each for each in alternatives(schema, self._root) if _may_be(each, "array")]
+        arrays = [each for each in self._document.alternatives(schema) if _may_be(each, "array")]
         limits = arrays[0] if len(arrays) == 1 else {}
         least, most = limits.get("minItems", 0), limits.get("maxItems", math.inf)
         if item is None or most == 0:
@@ -299,10 +281,8 @@ class _Rules:
         return f"({_row(item, others)})" + ("?" if least == 0 else "")
 
     def _python(self, kind: str, schema: Any) -> str:
-        """Return the rule of a value in the notation of Python's `str` for nested values.
-
-        In this notation, strings have quotes.
-        """
+        """Return the rule of a value in the notation of Python's `str`, in which nested strings
+        have quotes."""
         if kind == "null":
             return '"None"'
         if kind == "boolean":
@@ -312,25 +292,25 @@ class _Rules:
         if kind == "string":
             return self._terminal(f"/{PYTHON_STRING}/")
         if kind == "array":
-            inner = self._python_value(items_schema(schema, 0, self._root))
+            inner = self._python_value(self._document.inside(schema, 0))
             return _row('"["', self._list(schema, inner, '", "'), '"]"')
-        forms = [self._python_form(schema, form) for form in object_forms(schema, self._root)]
+        forms = [self._python_form(schema, form) for form in self._document.object_forms(schema)]
         return _row('"{"', self._either(forms), '"}"')
 
     def _python_form(self, schema: Any, form: ObjectForm) -> str:
         rules = []
         for name in form.names:
-            inner = self._python_value(member_schema(schema, name, self._root))
+            inner = self._python_value(self._document.inside(schema, name))
             pair = self._named(_row(_quoted(f"{name!r}: "), inner))
             rules.append((pair, name in form.required))
         return self._in_order(rules, '", "')
 
     def _python_value(self, schema: Any) -> str:
         name = ("python", json.dumps(schema, sort_keys=True))
-        values = values_of(schema, self._root)
+        values = self._document.values(schema)
         if values is not None:
             return self._rule(name, lambda: " | ".join(_quoted(repr(value)) for value in values))
-        kinds = [kind for kind in JSON_TYPES if kind in types_allowed(schema, self._root)]
+        kinds = [kind for kind in JSON_TYPES if kind in self._document.types(schema)]
         return self._rule(name, lambda: " | ".join(self._python(kind, schema) for kind in kinds))
 
 
@@ -343,10 +323,8 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    """Return a character escaped for a regular expression."""
     return char if char.isalnum() and char.isascii() else f"\\x{{{ord(char):x}}}"
 
 
 def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
-    """Return whether a schema without references and alternatives may allow a type."""
     return kind in schema.get("type", kind)

@@ -1,13 +1,5 @@
-"""Convert the arguments of a tool call to pieces of JSON while the model writes them.
-
-If the format writes the arguments as one JSON object, each piece is a part of the model's text. If
-it writes the arguments one by one, unquoted strings are sent piece by piece, and other values once
-they are complete. If a value could have several types, or an object or array is written member by
-member, the remaining arguments are sent in the last piece.
-
-The closing brace is held back until the call is complete, so that the pieces of a truncated call
-are never valid JSON.
-"""
+"""Convert the arguments of a tool call to pieces of JSON while the model writes them. The closing
+brace is held back, so that the pieces of a truncated call are never valid JSON."""
 
 from __future__ import annotations
 
@@ -16,18 +8,15 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from ..structured.json_text import JsonScanner
-from ..structured.schema_walk import json_type, member_schema, object_forms, types_allowed
+from ..structured.schema_walk import SchemaDocument, json_type
 from .call_format import CallFormat, Json, Member, Members
 from .call_reader import READERS
 from .held_text import n_held
 
 
 class CallPieces:
-    """The pieces of JSON of one call's arguments.
-
-    `schema` is the JSON Schema of the arguments, and `before` and `after` are the fixed text around
-    them. The attribute `text` has all pieces so far.
-    """
+    """The pieces of JSON of one call's arguments. `before` and `after` are the fixed text around
+    them, and `text` has all pieces so far."""
 
     def __init__(
         self, format: CallFormat, schema: Mapping[str, Any], before: str, after: str
@@ -136,9 +125,10 @@ def _starts(
 ) -> dict[str, list[tuple[str, str, Member]]]:
     """Return the fixed strings before values, with the names, types and formats of the values."""
     starts: dict[str, list[tuple[str, str, Member]]] = {}
-    names = (name for form in object_forms(schema, schema) for name in form.names)
+    document = SchemaDocument(schema)
+    names = (name for form in document.object_forms(schema) for name in form.names)
     for name in dict.fromkeys(names):
-        allowed = types_allowed(member_schema(schema, name, schema), schema)
+        allowed = document.types(document.inside(schema, name))
         for kind, member in members.of_types(allowed).items():
             start = between + member.until_value(name)
             starts.setdefault(start, []).append((name, kind, member))
@@ -157,5 +147,4 @@ def _value(writing: str, kind: str, text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text as a part of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -10,13 +10,7 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidArgumentError
 from ..structured.json_text import reject_constant
-from ..structured.schema_walk import (
-    JSON_TYPES,
-    items_schema,
-    json_type,
-    member_schema,
-    types_allowed,
-)
+from ..structured.schema_walk import JSON_TYPES, SchemaDocument, json_type
 from .call_format import Call, CallFormat, Hole, Members
 from .tools import Tool
 
@@ -28,13 +22,9 @@ READERS: dict[str, Callable[[str], Any]] = {"json": STRICT_JSON.decode, "python"
 
 
 def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Call]:
-    """Read the tool calls of a turn; the inverse of `render_call`.
-
-    The text consists of the calls with the format's fixed text around them. A value such as ``42``
-    may be a string or a number; the schema of the tool decides. If the schema allows both, the
-    value is a number. Raise InvalidArgumentError if the text is not in the format, or calls another
-    tool.
-    """
+    """Read the tool calls of a turn; the inverse of `render_call`. A value such as ``42`` is a
+    number if the schema allows one. Raise InvalidArgumentError if the text is not in the format, or
+    calls another tool."""
     try:
         return _CallReader(format, text, tools).calls()
     except _Mismatch as mismatch:
@@ -53,14 +43,12 @@ class _Mismatch(Exception):  # noqa: N818 - an outcome
 
 
 class _CallReader:
-    """Reads `text` from its beginning to its end."""
-
     def __init__(self, format: CallFormat, text: str, tools: Sequence[Tool]) -> None:
         self.format = format
         self.text = text
         self.tools = {tool.name: tool for tool in tools}
         self.position = 0
-        self.root: Any = {}  # the schema of the arguments
+        self.document = SchemaDocument({})  # the schema of the arguments
 
     def calls(self) -> list[Call]:
         self.fixed(self.format.open)
@@ -73,7 +61,6 @@ class _CallReader:
         return calls
 
     def call(self) -> Call:
-        """Read one call; the name comes before the arguments."""
         pieces = (*self.format.call, "")
         read: dict[Hole, Any] = {}
         for piece, following in itertools.pairwise(pieces):
@@ -83,7 +70,7 @@ class _CallReader:
             elif piece is Hole.NAME:
                 names = [read[piece]] if piece in read else [*self.tools]
                 read[piece] = self.name(names, after)
-                self.root = self.tools[read[piece]].parameters
+                self.document = SchemaDocument(self.tools[read[piece]].parameters)
             elif piece is Hole.ARGUMENTS:
                 read[piece] = self.arguments(after)
             else:
@@ -99,7 +86,7 @@ class _CallReader:
 
     def arguments(self, after: str) -> Any:
         if isinstance(self.format.arguments, Members):
-            return self.members(self.format.arguments, True, self.root, after)
+            return self.members(self.format.arguments, True, self.document.root, after)
         try:
             value, end = STRICT_JSON.raw_decode(self.text, self.position)
         except (ValueError, RecursionError):
@@ -120,18 +107,16 @@ class _CallReader:
             kinds = self.opening(members)
             if keyed:
                 key, kinds = self.key(members)
-                inner = member_schema(schema, key, self.root)
+                inner = self.document.inside(schema, key)
                 names[key] = self.value(members, kinds, key, inner, after)
             else:
-                inner = items_schema(schema, len(items), self.root)
+                inner = self.document.inside(schema, len(items))
                 items.append(self.value(members, kinds, "", inner, after))
         return names if keyed else items
 
     def another(self, members: Members, between: str, after: str) -> bool:
-        """Return whether another member follows.
-
-        If both a member and `after` could begin here, the longer fixed text decides.
-        """
+        """Return whether another member follows, or `after`; if both could begin here, the longer
+        text."""
         starts = [between + member.opening for member in members.of_type.values()]
         lengths = [len(start) for start in starts if self.starts(start)]
         ends = self.starts(after)
@@ -162,7 +147,7 @@ class _CallReader:
         self, members: Members, kinds: Sequence[str], key: str, schema: Any, after: str
     ) -> Any:
         """Read a value of any of `kinds`; types that the schema allows are tried first."""
-        allowed = types_allowed(schema, self.root)
+        allowed = self.document.types(schema)
         start, mismatch = self.position, _Mismatch(self.position, "a value")
         for kind in sorted(kinds, key=lambda kind: (kind not in allowed, ORDER.index(kind))):
             member, self.position = members.of_type[kind], start
@@ -203,17 +188,14 @@ class _CallReader:
     # ---- fixed text ----------------------------------------------------------------------------
 
     def starts(self, text: str) -> bool:
-        """Return whether the rest of the text starts with this string."""
         return self.text.startswith(text, self.position)
 
     def fixed(self, text: str) -> None:
-        """Read fixed text."""
         if not self.starts(text):
             self.fail(repr(text))
         self.position += len(text)
 
     def up_to(self, after: str) -> str:
-        """Read all characters before the fixed text `after`."""
         start, end = self.position, self.text.find(after, self.position)
         if end < 0:
             self.fail(repr(after))

@@ -1,11 +1,5 @@
-"""Rewrite messages into the forms that a chat template supports.
-
-Chat templates disagree about the form of messages. Some need contents as strings, others as lists
-of parts. In a message with tool calls, some need an empty content, others no content. Some need the
-arguments of a call as a mapping, others as JSON. Some reject the ids that other servers give to
-calls. Each of these questions is answered once for a template, by rendering a short conversation
-and checking whether its words are in the output.
-"""
+"""Rewrite messages into the forms that a chat template supports, which rendering short
+conversations shows. Templates disagree about contents, arguments and ids."""
 
 from __future__ import annotations
 
@@ -17,7 +11,7 @@ from typing import Any
 from .._lazy import lazy_property
 from .tools import Tool
 
-MARK, OTHER_MARK = "eliza 42", "eliza 43"
+MARK, OTHER_MARK, LAST_MARK = "eliza 42", "eliza 43", "eliza 44"
 PARAMETERS = {
     "type": "object",
     "properties": {"eliza_key": {"type": "string", "description": "A key."}},
@@ -30,10 +24,8 @@ TOOL = Tool("eliza_tool", "A tool.", PARAMETERS).definition
 
 
 class MessageForms:
-    """Rewrites messages into the forms that a template supports.
-
-    `write` renders messages with ``tools=``; it returns an empty string if the template fails.
-    """
+    """Rewrites messages into the forms that a template supports. `write` renders messages with
+    ``tools=``; it returns an empty string if the template fails."""
 
     def __init__(self, write: Callable[..., str]) -> None:
         self._write = write
@@ -44,6 +36,7 @@ class MessageForms:
         for message in fitted:
             if message["role"] == "developer" and not self._roles_known["developer"]:
                 message["role"] = "system"
+        fitted = self._with_systems(fitted)
         if len(fitted) > 1 and fitted[0]["role"] == "system" and not self._roles_known["system"]:
             instructions, first, *others = fitted
             text = f"{text_of(instructions['content'])}\n{text_of(first.get('content'))}"
@@ -52,6 +45,33 @@ class MessageForms:
         if has_calls and self._needs_short_ids:
             _shorten_ids(fitted)
         return [self._fit_message(message) for message in fitted]
+
+    def _with_systems(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Merge the system messages into the first message if the template needs that."""
+        systems = [i for i, message in enumerate(messages) if message["role"] == "system"]
+        if systems in ([], [0]):
+            return messages
+        is_at_start = systems == list(range(len(systems)))
+        if self._writes_systems["several" if is_at_start else "later"]:
+            return messages
+        text = "\n\n".join(text_of(messages[i].get("content")) for i in systems)
+        others = [message for message in messages if message["role"] != "system"]
+        return [{**messages[systems[0]], "content": text}, *others]
+
+    @lazy_property
+    def _writes_systems(self) -> dict[str, bool]:
+        """Whether the template writes several system messages, and one after a user's message."""
+        system, later = ({"role": "system", "content": each} for each in (OTHER_MARK, LAST_MARK))
+        talks = {
+            "several": [system, later, _user(MARK)],
+            "later": [system, _user(MARK), later],
+        }
+        written = {
+            name: self._write(list(map(self._fit_message, map(dict, talk))), tools=self.no_tools)
+            for name, talk in talks.items()
+        }
+        marks = (MARK, OTHER_MARK, LAST_MARK)
+        return {name: all(mark in text for mark in marks) for name, text in written.items()}
 
     @lazy_property
     def no_tools(self) -> list[Any] | None:
@@ -102,10 +122,8 @@ class MessageForms:
 
     @lazy_property
     def _call_forms(self) -> tuple[str | None, str]:
-        """The content to use for messages that only call tools, and the form of arguments.
-
-        The form is ``"mapping"`` or ``"json"``, or ``"any"`` if the template writes both alike.
-        """
+        """The content of messages that only call tools, and the form of arguments: ``"mapping"``,
+        ``"json"``, or ``"any"`` if the template writes both alike."""
         mapping = {"eliza_key": MARK}
         text = json.dumps(mapping)
         for empty in ("", None):
@@ -123,7 +141,6 @@ class MessageForms:
         return self._write([_user("x"), self._turn(content, arguments)], tools=[TOOL])
 
     def _turn(self, content: str | None, arguments: Any, id: str = SHORT_ID) -> dict[str, Any]:
-        """Return a turn of the assistant with a call."""
         function = {"name": "eliza_tool", "arguments": arguments}
         call = {"id": id, "type": "function", "function": function}
         turn: dict[str, Any] = {"role": "assistant", "content": content, "tool_calls": [call]}
@@ -184,11 +201,8 @@ def _fit_call(call: Any, form: str) -> Any:
 
 
 def _shorten_ids(messages: Sequence[dict[str, Any]]) -> None:
-    """Replace the ids of calls and results by ids of nine letters and digits.
-
-    Equal ids stay equal, and an id gets the same replacement in every request. A result without an
-    id gets the id of the call with the same position.
-    """
+    """Replace the ids of calls and results by ids of nine letters and digits, the same in every
+    request. A result without an id gets the id of the call at the same position."""
     ids: list[str] = []
     n_results = 0
     for message in messages:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 
 def n_held(text: str, *marks: str) -> int:
-    """Return how many characters at the end of a text may be the beginning of a mark.
-
-    The text contains no whole mark, and no mark is empty.
-    """
+    """Return how many characters at the end of a text may be the beginning of a mark."""
     longest = min(len(text), max(map(len, marks)) - 1)
     for n in range(longest, 0, -1):
         if any(mark.startswith(text[-n:]) for mark in marks):

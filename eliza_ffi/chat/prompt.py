@@ -1,20 +1,5 @@
-"""Prompts that distinguish template text, written by a program, from plain text, such as a user's.
-
-In a string, ``<|im_end|>`` written by a program and ``<|im_end|>`` typed by a user look alike, and
-the tokenizer reads both as the control token. A :class:`Prompt` separates them with one rule:
-
-    A control token is recognized only if all of its characters are template text.
-
-To find these control tokens, the tokenizer reads the prompt with a marker, a private-use character,
-in place of each plain text. The prompt is then split at the control tokens. Between two control
-tokens, template text and plain text are joined and tokenized together, without recognizing control
-tokens. A tokenizer treats a string in the same way. A prompt whose plain text spells no control
-token therefore has the same tokens as the equivalent string.
-
-Some vocabularies have tokens that are special to the model but not marked as control tokens. Those
-that begin and end turns in the chat template follow the same rule. Others, such as ``<tool_call>``,
-are recognized in any text, as in conversations.
-"""
+"""Prompts of template text, written by a program, and plain text, such as a user's: a control token
+is recognized only if all of its characters are template text."""
 
 from __future__ import annotations
 
@@ -116,14 +101,9 @@ class Prompt:
 
 
 def split_trailing_spaces(prompt: str | Prompt) -> tuple[str | Prompt, str]:
-    """Return a prompt without the spaces at its end, and these spaces.
-
-    In most vocabularies a space belongs to the word after it: ``"Topic: business"`` ends with the
-    token ``" business"``. After a prompt that ends with the token ``" "``, a model rarely continues
-    with ``"business"``. Therefore the spaces become a part of the labels.
-
-    A prompt that consists of spaces keeps them.
-    """
+    """Return a prompt without the spaces at its end, and these spaces. They become a part of the
+    labels, because in most vocabularies a space belongs to the word after it. A prompt of spaces
+    keeps them."""
     parts = [(prompt, True)] if isinstance(prompt, str) else list(prompt.parts)
     spaces = ""
     while parts:
@@ -201,10 +181,8 @@ class PromptTokenizer:
         return tokens
 
     def _pieces(self, prompt: Prompt) -> Iterator[tuple[str, list[int], set[int]]]:
-        """Split a prompt at its control tokens.
-
-        Yield the text of each piece, the control token after it, and tokens to ignore in the text.
-        """
+        """Split a prompt at its control tokens. Yield the text of each piece, the control token
+        after it, and tokens to ignore in the text."""
         plain_texts = [text for text, is_template in prompt.parts if not is_template]
         if not plain_texts:
             yield "", self._vocabulary.read("".join(text for text, _ in prompt.parts)), set()
@@ -228,7 +206,6 @@ class PromptTokenizer:
             yield first + "".join(next(hidden) + other for other in others), control, unknown
 
     def _plain(self, text: str, control: list[int], unknown: set[int]) -> list[int]:
-        """Return the tokens of a piece."""
         read = self._vocabulary.plain(text) if text else []
         if strange := self._vocabulary.controls([t for t in read if t not in unknown]):
             raise InvalidArgumentError(

@@ -1,70 +1,48 @@
-"""A sandbox for chat templates from untrusted model files.
-
-A template is a program in Jinja2's language. Jinja2's sandbox prevents it from reaching Python's
-internals and from changing its arguments. This module also prevents it from running forever and
-from filling the memory. It does so with two allow-lists: ``NODES`` here for syntax, and
-:mod:`.sandbox_builtins` for functions, filters, tests and methods. Everything else is rejected: if
-possible when the template is compiled, otherwise when the template uses it.
-
-No single allowed operation takes long. A string that the template creates has at most 10 million
-characters, a list or mapping at most 100,000 items, and a number at most 10,000 bits. Values are
-measured before they are compared, sorted or written as JSON.
-
-The budget in :mod:`.budget` limits all operations together. A rendering has 1 second of CPU time of
-its thread, plus 5 ms for each message, and 100 million units. A step costs 100 units. A new value
-costs 100 units, and one more for each of its bytes. Compilation executes no part of the template,
-so it needs no budget: the limit on the template's size also limits its time.
-
-Importing Jinja2 takes time, so import this module only to create an environment.
-"""
+"""A sandbox for chat templates from untrusted model files. In addition to Jinja2's own, it allows
+only the listed syntax, functions and methods, and charges each use. Import it only to create an
+environment, because importing Jinja2 takes time."""
 
 from __future__ import annotations
 
-import functools
+import json
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from datetime import datetime
+from functools import partial
+from inspect import isroutine
+from string import Formatter
+from typing import Any, NoReturn, cast
 
 from jinja2 import filters, meta, nodes
 from jinja2.exceptions import SecurityError, TemplateAssertionError, UndefinedError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
-from jinja2.runtime import Context, LoopContext, Macro, Undefined
+from jinja2.runtime import ChainableUndefined, Context, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS as TESTS_OF_JINJA2
-from jinja2.utils import pass_context
+from jinja2.utils import Namespace, pass_context
 from jinja2.visitor import NodeTransformer
 
 from .budget import (
+    MAX_BITS,
     MAX_DEPTH,
+    MAX_ITEMS,
+    MAX_TEXT,
     LimitReached,
-    OpenNamespace,
     TemplateList,
     bounded,
-    charge_comparison,
-    check_short,
+    charge,
     check_size,
+    counted,
+    items_of,
+    join_texts,
+    measure,
+    measured,
     remaining,
     spend,
-    values_of,
-)
-from .sandbox_builtins import (
-    CHANGING,
-    FILTERS,
-    FUNCTIONS,
-    LIST_METHODS,
-    MAPPING_METHODS,
-    STR_METHODS,
-    TESTS,
-    Rejected,
-    apply_operator,
-    charge_literal,
-    charge_search,
-    check_number,
-    join_texts,
-    slice_value,
     text,
-    to_json,
 )
 
 __all__ = [
@@ -79,46 +57,252 @@ __all__ = [
 
 MAX_TOKENS = 15_000
 MAX_NESTING = 100  # levels of nested syntax
-MAX_LOOPS = 10  # levels of nested loops
+MAX_KEY = 10_000
+ATTRIBUTE = 10  # units of reading an attribute or item
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+SYNTAX = (
+    *(nodes.Template, nodes.Output, nodes.If, nodes.For, nodes.Break, nodes.Continue, nodes.With),
+    *(nodes.Macro, nodes.Assign, nodes.AssignBlock, nodes.FilterBlock, nodes.ExprStmt),
+    *(nodes.Expr, nodes.Helper),
+)
 
-STATEMENTS = """
-Template Output TemplateData If For Break Continue Macro Assign AssignBlock FilterBlock With
-ExprStmt
+
+class Rejected(Exception):  # noqa: N818 - an outcome
+    """The template called ``raise_exception``; the text is the template's own."""
+
+
+# ---- functions, methods and filters ------------------------------------------------------------
+
+
+def limited(
+    function: Callable[..., Any], size: Callable[..., int] | None = None
+) -> Callable[..., Any]:
+    """Return a function that measures its arguments and charges its result. `size` computes how
+    many characters the function creates or compares."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(map(measured, args))
+        kwargs = {name: measured(value) for name, value in kwargs.items()}
+        if size is not None:
+            check_size(size(*args, **kwargs))
+        return charge(function(*args, **kwargs))
+
+    return call
+
+
+def of_text(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda value, *args, **kwargs: function(text(value), *args, **kwargs)
+
+
+def check_key(value: Any) -> Any:
+    size = len(value) if isinstance(value, str) else measure(value)
+    check_size(size, MAX_KEY, "characters in a key, name or number")
+    return value
+
+
+def of_key(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda value, *args, **kwargs: charge(function(check_key(value), *args, **kwargs))
+
+
+def count_lines(value: str) -> int:
+    lines = 2 + sum(map(value.count, LINE_ENDS))
+    check_size(lines, MAX_ITEMS, "lines")
+    return lines
+
+
+def size_indented(value: str, width: Any = 4, *_: Any, **__: Any) -> int:
+    columns: int = len(width) if isinstance(width, str) else width
+    return len(value) + count_lines(value) * columns
+
+
+def size_replaced(value: str, old: str, new: str, *_: Any) -> int:
+    return len(value) + value.count(old) * len(new)
+
+
+def size_compared(value: str, chars: str | None = None, *_: Any, **__: Any) -> int:
+    return len(value) * len(chars or "") // 10
+
+
+def size_formatted(pattern: str, *args: Any, **kwargs: Any) -> int:
+    fields = 0
+    for _, name, spec, conversion in Formatter().parse(pattern):
+        fields += 1
+        simple = re.fullmatch(r"\w{0,99}", name or "") and not conversion
+        if not simple or re.search(r"\{|\d{4}", spec or ""):
+            raise LimitReached("it formats a field that is too wide or not supported")
+    return len(pattern) + fields * (999 + measure(*args, *kwargs.values()))
+
+
+def split(method: Callable[..., Any], value: str, sep: Any = None, maxsplit: int = -1) -> Any:
+    spend(sys.getsizeof(value))
+    return method(value, sep, maxsplit if 0 <= maxsplit < MAX_ITEMS else MAX_ITEMS)
+
+
+def to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Return a value as JSON for a model: without escapes for HTML and, by default, for ASCII."""
+    space = indent if isinstance(indent, int) else len(indent or "")
+    longest = max(space, *map(len, separators or ("", "")))
+    check_size(longest, 16, "characters of indentation or of a separator in JSON")
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+    value = measured(value)
+    # `encode` is faster. Without indentation, its result is at most 12 times as long as the value.
+    return join_texts([encoder.encode(value)] if indent is None else encoder.iterencode(value))
+
+
+def to_range(*ends: int) -> range:
+    values = range(*ends)
+    check_size(len(values[: MAX_ITEMS + 1]), MAX_ITEMS, "numbers in a range")
+    return values
+
+
+def strftime_now(format: str) -> str:
+    """Return the local time in a format of `datetime.strftime`."""
+    check_size(len(format), 100, "characters in a format of the time")
+    return datetime.now().strftime(format)
+
+
+def raise_exception(message: Any) -> NoReturn:
+    """Reject the messages; templates call this function."""
+    raise Rejected(text(message)[:1000])
+
+
+def append(values: TemplateList, value: Any) -> None:
+    check_size(len(values) + 1, MAX_ITEMS, "items in a list or mapping")
+    values.append(value)
+
+
+@pass_context
+def join(context: Context, value: Any, d: Any = "", attribute: Any = None) -> str:
+    if attribute is not None:
+        value = context.environment.filters["map"](context, value, attribute=attribute)
+    return join_texts(map(text, items_of(value)), text(d))
+
+
+def filter_items(name: str, context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
+    """Apply Jinja2's filter `name` to items."""
+    for argument in map(measured, (*args, *kwargs.values())):
+        if isinstance(argument, str):  # the path of an attribute, or the name of a filter
+            check_key(argument)
+    if value and not isinstance(value, Mapping):
+        value = items_of(value)
+    environment: Any = context.environment
+    found = environment.of_jinja2.call_filter(name, measured(value), args, kwargs, context)
+    return iter(items_of(found)) if isinstance(found, Iterator) else charge(found)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "dict": limited(dict),
+    "namespace": Namespace,
+    "raise_exception": raise_exception,
+    "range": to_range,
+    "strftime_now": strftime_now,
+}
+STR_METHODS: dict[str, Callable[..., Any]] = {
+    **{
+        name: limited(getattr(str, name))
+        for name in [
+            "capitalize",
+            "count",
+            "endswith",
+            "find",
+            "lower",
+            "startswith",
+            "title",
+            "upper",
+        ]
+    },
+    **{name: limited(getattr(str, name), size_compared) for name in ("strip", "lstrip", "rstrip")},
+    "format": limited(str.format, size_formatted),
+    "join": lambda value, items: join_texts(items_of(items), value),
+    "replace": limited(str.replace, size_replaced),
+    "rsplit": limited(partial(split, str.rsplit), size_compared),
+    "split": limited(partial(split, str.split)),
+    "splitlines": limited(str.splitlines, count_lines),
+}
+METHODS: tuple[tuple[type, dict[str, Callable[..., Any]]], ...] = (
+    (str, STR_METHODS),
+    (
+        Mapping,
+        {
+            "get": lambda value, key, default=None: value.get(measured(key), default),
+            "items": lambda value: value.items(),
+            "keys": lambda value: value.keys(),
+            "values": lambda value: value.values(),
+        },
+    ),
+    (TemplateList, {"append": append, "pop": list.pop}),
+)
+
+ITEM_FILTERS = "dictsort items list map max min reject rejectattr select selectattr sort unique"
+FILTERS: dict[str, Callable[..., Any]] = {
+    **{name: filters.FILTERS[name] for name in ("abs", "count", "d", "default")},
+    **{name: filters.FILTERS[name] for name in ("first", "last", "length")},
+    **{name: of_text(STR_METHODS[name]) for name in ("capitalize", "lower", "upper")},
+    **{name: pass_context(partial(filter_items, name)) for name in ITEM_FILTERS.split()},
+    "float": of_key(filters.do_float),
+    "indent": of_text(limited(filters.do_indent, size_indented)),
+    "int": of_key(filters.do_int),
+    "join": join,
+    "replace": lambda value, old, new, count=None: STR_METHODS["replace"](
+        text(value), text(old), text(new), -1 if count is None else count
+    ),
+    "reverse": limited(filters.do_reverse),
+    "safe": lambda value: filters.do_mark_safe(text(value)),
+    "string": text,
+    "title": of_key(filters.do_title),
+    "tojson": to_json,
+    "trim": of_text(STR_METHODS["strip"]),
+}
+
+KINDS = """
+boolean callable defined false float integer iterable mapping none number sameas sequence string
+true undefined
 """
-EXPRESSIONS = """
-Name NSRef Const Tuple List Dict Pair Keyword CondExpr Filter Test Call Getitem Getattr Slice Concat
-Compare Operand Add Sub Mul Div FloorDiv Mod Pow And Or Not Neg Pos
-"""
-LOOP = frozenset(("index", "index0", "first", "last", "length", "previtem", "nextitem", "revindex"))
-NODES = frozenset((STATEMENTS + EXPRESSIONS).split())
+COMPARISONS = "== eq equalto != ne < lt lessthan <= le > gt greaterthan >= ge in"
+TESTS: dict[str, Any] = {
+    **{name: TESTS_OF_JINJA2[name] for name in KINDS.split()},
+    **{name: limited(cast(Any, TESTS_OF_JINJA2[name])) for name in COMPARISONS.split()},
+    "divisibleby": lambda value, by: calculate("%", value, by) == 0,
+    "even": lambda value: calculate("%", value, 2) == 0,
+    "odd": lambda value: calculate("%", value, 2) == 1,
+}
+
+
+# ---- syntax ------------------------------------------------------------------------------------
+
+
+def calculate(sign: str, left: Any, right: Any) -> Any:
+    """Apply a binary operator."""
+    spend()
+    if sign == "*" and isinstance(right, str | list | tuple):
+        left, right = right, left
+    if sign in ("+", "*") and isinstance(left, str | list | tuple):
+        if isinstance(right, int):
+            limit = MAX_TEXT if isinstance(left, str) else MAX_ITEMS
+            check_size(len(left) * right, limit, "characters or items")
+    else:
+        for value in (left, right):
+            if not isinstance(charge(value), int | float | Undefined):
+                raise TypeError(f"templates cannot apply {sign} to {type(value).__name__}")
+        if sign == "**" and isinstance(left, int) and isinstance(right, int):
+            check_size(left.bit_length() * abs(right), MAX_BITS, "bits in a number")
+    return charge(BoundedEnvironment.default_binop_table[sign](left, right))
 
 
 def concat(values: list[Any]) -> str:
     return join_texts(map(text, values))
 
 
-def charge_step(value: Any) -> Any:
-    spend()
-    return value
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a filter for syntax. A template cannot use it, because of the space."""
-    return f" {function.__name__}"
-
-
-# Syntax that must be charged to the budget is rewritten as one of these filters.
-SYNTAX: dict[str, Callable[..., Any]] = {
-    name_of(function): function
-    for function in (
-        charge_comparison,
-        charge_literal,
-        charge_search,
-        charge_step,
-        concat,
-        slice_value,
-    )
-}
+# These filters of the environment are for syntax. Templates cannot name them, because of the space.
+SYNTAX_FILTERS = {" " + call.__name__: call for call in (charge, concat, counted, measured)}
 
 
 @pass_context  # also keeps Jinja2 from calling this function at compile time
@@ -127,46 +311,25 @@ def to_output(context: Context, value: Any) -> str:
     return value if type(value) is str else text(value)
 
 
-class Function:
+class Function(partial[Any]):
     """A function that a template may call, or a method of a string, list or mapping."""
 
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
-
-
-class MissingArgument(Undefined):
-    """An undefined argument of a macro. As in llama.cpp, its attributes are undefined as well.
-
-    Command R+'s template describes the parameters of tools with a macro that calls itself with
-    ``x.y`` and then reads ``x.y.type``, even if ``x`` has no ``y``. Outside macros, an attribute of
-    an undefined value is an error, because its name may be misspelt.
-    """
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return super().__getattr__(name) if name.startswith("_") else self
-
-    def __getitem__(self, key: Any) -> Any:
-        return self
+    __repr__ = object.__repr__  # `partial` writes the arguments, which may be large
 
 
 def argument(value: Any) -> Any:
-    """Return an argument of a macro; an undefined one becomes a :class:`MissingArgument`."""
+    """Return an argument of a macro. As in llama.cpp, attributes of an undefined one are undefined,
+    on which Command R+'s template relies. Elsewhere they are an error, because the name may be
+    misspelt."""
     if type(value) is Undefined and value._undefined_exception is UndefinedError:
-        return MissingArgument(obj=value._undefined_obj, name=value._undefined_name)
+        return ChainableUndefined(obj=value._undefined_obj, name=value._undefined_name)
     return value
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """Hugging Face's environment for chat templates, with limits."""
 
-    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
     def __init__(self) -> None:
         super().__init__(
@@ -178,209 +341,107 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             optimized=False,  # the compiler must not evaluate constant expressions
         )
         self.concat = join_texts  # type: ignore[method-assign]
-        self.filters = {**FILTERS, **SYNTAX}
+        self.of_jinja2 = self.overlay()
+        self.filters = {**FILTERS, **SYNTAX_FILTERS}
         self.tests = dict(TESTS)
         self.globals = {name: Function(function) for name, function in FUNCTIONS.items()}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        try:
-            template = super()._parse(source, name, filename)
-        except RecursionError:
-            raise LimitReached("it nests syntax too deep") from None
+        template = super()._parse(source, name, filename)
         level: list[nodes.Node] = [template]
         for _ in range(MAX_NESTING):
             level = [child for node in level for child in node.iter_child_nodes()]
         if level:
             raise LimitReached(f"it nests syntax deeper than {MAX_NESTING} levels")
-        allowed: nodes.Template = AllowList().visit(template)
-        allowed.set_environment(self)
-        return allowed
+        Charges().visit(template).set_environment(self)
+        return template
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        kind = type(obj)  # first three fast paths, which give the same result as Jinja2's lookup
-        if kind is dict and attribute in obj and not hasattr(dict, attribute):
-            return obj[attribute]
-        if kind is OpenNamespace and not attribute.startswith("_"):
-            values = values_of(obj)
-            if attribute in values:
-                return values[attribute]
-        if kind is LoopContext and attribute in LOOP:
-            return getattr(obj, attribute)
-        method = None
-        if isinstance(obj, str):
-            method = STR_METHODS.get(attribute)
-        elif isinstance(obj, Mapping):
-            method = MAPPING_METHODS.get(attribute)
-        elif isinstance(obj, TemplateList):
-            method = LIST_METHODS.get(attribute)
-        if method is None:
-            return super().getattr(obj, attribute)
-        spend()
-        return Function(functools.partial(method, str(obj) if isinstance(obj, str) else obj))
+        if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
+            return obj[attribute]  # the result of Jinja2's lookup, faster
+        spend(ATTRIBUTE)
+        for kind, methods in METHODS:
+            if attribute in methods and isinstance(obj, kind):
+                return Function(methods[attribute], obj)
+        return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
+        spend(ATTRIBUTE)
         try:
-            return obj[charge_comparison(argument)]
-        except (AttributeError, LookupError, TypeError):
+            return obj[check_key(argument)]
+        except (LookupError, TypeError):
             if isinstance(argument, str):
-                return self.getattr(obj, check_short(argument))
-        return self.undefined(obj=obj, name=check_short(text(argument)))
+                return self.getattr(obj, argument)
+        return self.undefined(obj=obj, name=argument)
 
-    def call(
-        __self,  # noqa: N805 - a template may use any other name as a keyword
-        __context: Context,
-        __obj: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        spend()
-        if isinstance(__obj, Function | Undefined):
-            for name in ("_block_vars", "_loop_vars"):  # added by Jinja2
-                kwargs.pop(name, None)
-            return __obj(*args, **kwargs)
-        if not isinstance(__obj, Macro):
-            name = getattr(__obj, "__qualname__", type(__obj).__name__)
+    def call_filter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Apply the filter that a template names in the filter ``map``."""
+        return super().call_filter(name.strip(), *args, **kwargs)  # no filter for syntax
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        if not isinstance(obj, Function | Macro | Undefined):
+            name = obj.__qualname__ if isroutine(obj) else type(obj).__name__
             raise SecurityError(f"templates may not call {name}")
+        return True
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        spend()
+        if isinstance(__obj, Macro):
+            args = tuple(map(argument, args))
+            kwargs = {name: argument(value) for name, value in kwargs.items()}
         budget = remaining()
         check_size(budget.calls, MAX_DEPTH, "nested calls")
         budget.calls += 1
         try:
-            args = tuple(map(argument, args))
-            kwargs = {name: argument(value) for name, value in kwargs.items()}
             return super().call(__context, __obj, *args, **kwargs)
         finally:
             budget.calls -= 1
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        return apply_operator(operator, self.binop_table[operator], left, right)
+        return calculate(operator, left, right)
 
 
-class AllowList(NodeTransformer):
-    """Rejects syntax and names that are not allowed, and rewrites syntax that must be charged."""
+class Charges(NodeTransformer):
+    """Rejects syntax that is not allowed, and passes values to the functions that charge them."""
 
-    # Jinja2 calls these methods by the names of its node classes.
-    # ruff: noqa: N802
+    loops = 0  # around the node
 
-    def __init__(self) -> None:
-        self._loops = 0
-
-    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        if type(node).__name__ not in NODES:
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(node, SYNTAX):
             _reject(node, f"the tag {type(node).__name__.lower()!r}")
-        return super().visit(node, *args, **kwargs)
-
-    def visit_Output(self, node: nodes.Output) -> nodes.Node:
-        node.nodes = [
-            nodes.TemplateData(child.value)
-            if isinstance(child, nodes.Const) and isinstance(child.value, str)
-            else child
-            for child in node.nodes
-        ]
-        return self.generic_visit(node)
-
-    def visit_Const(self, node: nodes.Const) -> nodes.Node:
-        check_number(node.value)
-        return node
-
-    def visit_For(self, node: nodes.For) -> nodes.Node:
-        if node.recursive:
-            _reject(node, "recursive loops")
-        self._loops += 1
-        check_size(self._loops, MAX_LOOPS, "nested loops")
-        self.generic_visit(node)
-        self._loops -= 1
-        node.body.insert(
-            0, nodes.ExprStmt(_filter(nodes.Const(True), charge_step), lineno=node.lineno)
-        )
-        if node.test is not None:  # items that fail the test never reach the body
-            node.test = nodes.And(_filter(nodes.Const(True), charge_step), node.test)
-        return node
-
-    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
-        if self._loops:
-            _reject(node, "macros in loops")
-        return self.generic_visit(node)
-
-    # Unknown names are left to Jinja2: they may be in a branch that is never executed.
-
-    def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
-        if node.name in filters.FILTERS and node.name not in FILTERS:
-            _reject(node, f"the filter {node.name!r}")
-        return self._visit_arguments(node)
-
-    def visit_Test(self, node: nodes.Test) -> nodes.Node:
-        if node.name in TESTS_OF_JINJA2 and node.name not in TESTS:
-            _reject(node, f"the test {node.name!r}")
-        return self._visit_arguments(node)
-
-    def visit_Call(self, node: nodes.Call) -> nodes.Node:
-        name = node.node.attr if isinstance(node.node, nodes.Getattr) else ""
-        known = any(hasattr(kind, name) for kind in (str, list, dict))
-        if known and not any(name in names for names in (STR_METHODS, MAPPING_METHODS, CHANGING)):
-            _reject(node, f"the method {name!r}")
-        return self._visit_arguments(node)
-
-    def _visit_arguments(self, node: Any) -> nodes.Node:
-        if node.dyn_args is not None or node.dyn_kwargs is not None:
+        if getattr(node, "dyn_args", None) or getattr(node, "dyn_kwargs", None):
             _reject(node, "* and ** in arguments")
-        return self.generic_visit(node)
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        if isinstance(node, nodes.For) and node.recursive:
+            _reject(node, "recursive loops")
+        if isinstance(node, nodes.Macro) and self.loops:
+            _reject(node, "macros in loops")
+        self.loops += isinstance(node, nodes.For)
         self.generic_visit(node)
-        if not isinstance(node.arg, nodes.Slice):
-            return node
-        ends = (node.arg.start, node.arg.stop, node.arg.step)
-        return _filter(node.node, slice_value, *(end or nodes.Const(None) for end in ends))
-
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        operands: tuple[Any, ...] = (node, *node.ops)
-        searches = any(operand.op in ("in", "notin") for operand in node.ops)
-        quick = len(operands) == 2 and not searches and any(_is_small(o.expr) for o in operands)
-        for operand in operands:
-            fixed = _is_fixed(operand.expr)
-            operand.expr = operand.expr if fixed else self.visit(operand.expr)
-            if not fixed and not quick:
-                contains = getattr(operand, "op", "") in ("in", "notin")
-                operand.expr = _filter(
-                    operand.expr, charge_search if contains else charge_comparison
-                )
-        return node
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-        self.generic_visit(node)
-        return _filter(nodes.List(node.nodes), concat)
-
-    def visit_List(self, node: nodes.List) -> nodes.Node:
-        return _filter(self.generic_visit(node), charge_literal)
-
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
-        return _filter(self.generic_visit(node), charge_literal)
-
-    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
-        self.generic_visit(node)
-        return _filter(node, charge_literal) if node.ctx == "load" else node
-
-    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
-        self.generic_visit(node)
-        if not isinstance(node.key, nodes.Const):
-            node.key = _filter(node.key, charge_comparison)
+        self.loops -= isinstance(node, nodes.For)
+        match node:
+            case nodes.TemplateData():
+                return nodes.Const(node.data)  # whose output is charged
+            case nodes.For():
+                node.iter = _filter(node.iter, counted)
+            case nodes.Pair():
+                node.key = _filter(node.key, measured)
+            case nodes.Compare():
+                operands: tuple[Any, ...] = (node, *node.ops)
+                simple = any(isinstance(operand.expr, nodes.Const) for operand in operands)
+                if not simple or any(operand.op in ("in", "notin") for operand in node.ops):
+                    for operand in operands:
+                        operand.expr = _filter(operand.expr, measured)
+            case nodes.Concat():
+                return _filter(nodes.List(node.nodes), concat)
+            case nodes.List() | nodes.Dict() | nodes.Tuple(ctx="load"):
+                return _filter(node, charge)
+            case nodes.Getitem(arg=nodes.Slice()):
+                return _filter(node, charge)
         return node
 
 
-def _is_small(node: nodes.Expr) -> bool:
-    """Return whether comparing any value with the result of an expression is fast."""
-    return isinstance(node, nodes.Const | nodes.Compare | nodes.Not | nodes.Test)
-
-
-def _is_fixed(node: nodes.Expr) -> bool:
-    """Return whether an expression is a constant other than a number, or a list of them."""
-    if isinstance(node, nodes.List | nodes.Tuple):
-        return all(map(_is_fixed, node.items))
-    return isinstance(node, nodes.Const) and not isinstance(node.value, int | float)
-
-
-def _filter(node: Any, function: Callable[..., Any], *args: nodes.Expr) -> nodes.Filter:
-    return nodes.Filter(node, name_of(function), list(args), [], None, None, lineno=node.lineno)
+def _filter(node: Any, function: Callable[..., Any]) -> nodes.Filter:
+    return nodes.Filter(node, " " + function.__name__, [], [], None, None, lineno=node.lineno)
 
 
 def _reject(node: nodes.Node, what: str) -> NoReturn:
@@ -388,10 +449,8 @@ def _reject(node: nodes.Node, what: str) -> NoReturn:
 
 
 class TemplateTags(Extension):
-    """Limits the number of tokens in a template's source, and adds the tag ``generation``.
-
-    ``{% generation %}...{% endgeneration %}`` marks the assistant's text, for training.
-    """
+    """Limits the number of tokens in a template's source, and adds the tag ``generation``, which
+    marks the assistant's text for training."""
 
     tags = frozenset(("generation",))  # type: ignore[assignment]
 

@@ -1,8 +1,4 @@
-"""Render a conversation as a prompt, in the format that the model was trained on.
-
-A GGUF file contains this format as a Jinja2 template. The template is a program by the author of
-the file, so it runs in a sandbox. :mod:`eliza_ffi.chat.sandbox` describes its limits.
-"""
+"""Render a conversation as a prompt, with the chat template of a GGUF file, in a sandbox."""
 
 from __future__ import annotations
 
@@ -13,8 +9,9 @@ from typing import Any, TypeAlias
 
 from .._lazy import lazy_property
 from ..checks import check_flag, check_kind, check_text, wrong
-from ..errors import ChatTemplateError, InvalidArgumentError, NoChatTemplateError, NotSupportedError
+from ..errors import ChatTemplateError, InvalidArgumentError, NoChatTemplateError
 from .forms import MessageForms
+from .thinking import ThinkingFormat, known_thinking_format
 
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
 """A conversation, oldest message first; see :meth:`ChatTemplate.render`."""
@@ -47,7 +44,7 @@ class ChatTemplate:
     ) -> None:
         for name, text in (("source", source), ("bos_token", bos_token), ("eos_token", eos_token)):
             check_text(name, text)
-        check_flag("add_bos", add_bos)
+        add_bos = check_flag("add_bos", add_bos)
         self.source = source
         self.bos_token = bos_token
         self.eos_token = eos_token
@@ -147,7 +144,16 @@ class ChatTemplate:
             raise ChatTemplateError(f"the chat template was stopped: {error}") from error
 
     @lazy_property
-    def looked_for(self) -> frozenset[str]:
+    def thinking_format(self) -> ThinkingFormat | None:
+        """The format of the model's reasoning; None if the template has no reasoning."""
+        return known_thinking_format(self.source)
+
+    def closing(self, prompt: str) -> str:
+        """Return the text that ends a reasoning which a rendered prompt has opened, if any."""
+        return "" if self.thinking_format is None else self.thinking_format.closing(prompt)
+
+    @lazy_property
+    def searched_texts(self) -> frozenset[str]:
         """The string constants in the template; it may search the messages for them."""
         return frozenset(self._sandbox.string_constants(_environment(), self.source))
 
@@ -186,8 +192,7 @@ class ChatTemplate:
 def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
     """Return a model's chat template, from the library's description of the model.
 
-    Raise NoChatTemplateError if the model has none, ChatTemplateError if the template is not valid,
-    and NotSupportedError if the library is an older version that cannot return the template.
+    Raise NoChatTemplateError if the model has none, and ChatTemplateError if it is not valid.
     """
     source = check_kind("facts", facts, Mapping, "a mapping").get("chat_template")
     if source:
@@ -196,10 +201,6 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
             facts.get("bos_token") or "",
             facts.get("eos_token") or "",
             add_bos=bool(facts.get("add_bos")),
-        )
-    if facts.get("has_chat_template"):
-        raise NotSupportedError(
-            "the model has a chat template, but this older version of the library cannot return it"
         )
     raise NoChatTemplateError(
         f"the model {facts.get('path', '')} has no chat template: "

@@ -22,12 +22,19 @@ class ThinkingFormat:
         """Return whether a prompt ends where the reasoning begins."""
         return prompt.rstrip().endswith(self.start.rstrip())
 
+    def closing(self, prompt: str) -> str:
+        """Return the text that ends a reasoning which a prompt has opened; empty without one."""
+        return self.end if self.is_open(prompt) else ""
+
     def closed_at(self, prompt: str) -> int | None:
         """Return where an empty reasoning at the end of a prompt begins; None without one."""
         start, stop = re.escape(self.start.strip()), re.escape(self.stop)
         found = re.search(rf"(?:{start})?\s*{stop}\s*$", prompt)
         return None if found is None else found.start()
 
+
+THINKING_OFF = {"enable_thinking": False, "thinking": False}
+"""The template variables that switch reasoning off; templates use different names."""
 
 _THINK = ThinkingFormat("<think>", "<think>\n", "</think>", "\n</think>\n\n")
 
@@ -47,10 +54,7 @@ _FORMATS = (
 
 
 def thinking_format(template: str) -> ThinkingFormat:
-    """Return the format of the reasoning of a chat template, given as its source.
-
-    A template without reasoning gets the most common format, ``<think>`` and ``</think>``.
-    """
+    """Return the format of a chat template's reasoning; the most common one if it has none."""
     return known_thinking_format(template) or _THINK
 
 
@@ -75,12 +79,9 @@ class WrittenReasoning:
 
 
 class ReasoningReader:
-    """Splits the text of a model into its reasoning and its answer, piece by piece.
-
-    Whitespace around the reasoning is left out. A text that does not begin with the mark of the
-    reasoning is all answer, unless the prompt already contains this mark (`is_open`). The
-    attributes `reasoning` and `answer` have the text so far.
-    """
+    """Splits the text of a model into its reasoning and its answer, piece by piece. A text that
+    does not begin with the mark of the reasoning is all answer, unless the prompt contains it
+    (`is_open`)."""
 
     def __init__(self, format: ThinkingFormat, is_open: bool) -> None:
         self.reasoning = ""

@@ -1,36 +1,7 @@
-"""Tokenize a conversation, with control tokens only where the chat template wrote them.
-
-A rendered conversation is one text. In this text, ``<|im_end|>`` from the template and
-``<|im_end|>`` from a user look alike. If all of the text were read with special tokens parsed, a
-user could end their turn and continue as the system. This module follows one rule:
-
-    A control token is recognized only if the template wrote its first character.
-
-To find out who wrote a character, the conversation is rendered a second time. For this rendering,
-the first characters of the text's control tokens, usually ``<``, are replaced in all messages and
-variables by private-use characters, the markers. The template may trim, cut or join contents; the
-markers show where their characters end up. The markers are then replaced by the original
-characters. If the result equals the first rendering, the template treated both versions alike. The
-text is then tokenized in pieces: control tokens become their ids, and all text between them is
-plain text. If no content spells a control token, tokenizing the whole text gives the same tokens.
-
-A template may search contents for a string constant, usually ``</think>``, and must still find it.
-Therefore no character is replaced where a content contains such a constant. The exception is a
-constant within which a control token could begin: its characters are replaced.
-
-Limits:
-
-- A template that searches for control tokens, or examines single characters, may render the marked
-  contents differently. In this case, contents that spell a control token are an error. Other
-  conversations are tokenized as one text, and a control token that the template assembles from
-  several pieces of content is not detected.
-- Some vocabularies have tokens that are special to the model but not marked as control tokens.
-  Tokenizers recognize these in any text. Those that the template writes around the contents of a
-  plain conversation, such as ``<|START_OF_TURN_TOKEN|>``, are treated like control tokens. Others,
-  such as ``<tool_call>``, are recognized in contents.
-- Roles are treated like contents, but a template may build a control token around a role, such as
-  ``<|user|>``.
-"""
+"""Tokenize a conversation, with control tokens only where the chat template wrote their first
+character. A second rendering, with markers in place of these characters in all messages, shows who
+wrote them. Contents that spell a control token are an error if the template treats markers
+differently."""
 
 from __future__ import annotations
 
@@ -41,6 +12,7 @@ from typing import Any
 from ..checks import check_callable, check_flag, check_kind
 from ..errors import ChatTemplateError, InvalidArgumentError
 from .template import ChatTemplate, Messages
+from .thinking import THINKING_OFF
 from .vocabulary import PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
 
@@ -66,7 +38,12 @@ class ChatTokenizer:
         self._vocabulary = Vocabulary(tokenize, detokenize, partial(frame_of, template))
 
     def tokens(
-        self, messages: Messages, *, continue_final_message: bool = False, **more: Any
+        self,
+        messages: Messages,
+        *,
+        continue_final_message: bool = False,
+        close_reasoning: bool = False,
+        **more: Any,
     ) -> list[int]:
         """Return the tokens of a conversation.
 
@@ -77,6 +54,11 @@ class ChatTokenizer:
         continue_final_message
             Whether the model will continue the last message, which must be the assistant's. The
             tokens then end with its content, and ``add_generation_prompt`` is False.
+        close_reasoning
+            Whether the answer follows without reasoning. The template's variables
+            ``enable_thinking`` and ``thinking`` are then False unless `more` sets them. If the
+            template still ends the prompt with the mark that begins the reasoning, the mark that
+            ends it follows.
 
         Raises
         ------
@@ -87,20 +69,25 @@ class ChatTokenizer:
             If the template fails or rejects the messages, or does not write the content of a
             message to continue.
         """
-        return self._read(messages, continue_final_message, more, is_split=False)[0]
+        return self._read(messages, continue_final_message, close_reasoning, more, is_split=False)[
+            0
+        ]
 
-    def split(self, messages: Messages, **more: Any) -> tuple[list[int], str]:
+    def split(
+        self, messages: Messages, *, close_reasoning: bool = False, **more: Any
+    ) -> tuple[list[int], str]:
         """Return the tokens of a conversation without the spaces at its end, and these spaces.
 
         The spaces belong to the answer; see :func:`~eliza_ffi.chat.prompt.split_trailing_spaces`.
         The parameters and errors are those of :meth:`tokens`.
         """
-        return self._read(messages, False, more, is_split=True)
+        return self._read(messages, False, close_reasoning, more, is_split=True)
 
     def _read(
         self,
         messages: Messages,
         continue_final_message: bool,
+        close_reasoning: bool,
         more: dict[str, Any],
         *,
         is_split: bool,
@@ -110,19 +97,23 @@ class ChatTokenizer:
         if check_flag("continue_final_message", continue_final_message):
             messages, end = self._with_end(messages)
             more = {**more, "add_generation_prompt": False}
+        if check_flag("close_reasoning", close_reasoning):
+            more = {**THINKING_OFF, **more}
         inputs = [messages, more]
         whole = self.template.render(messages, **more)
         text = _before(whole, end)
+        closing = self.template.closing(text) if close_reasoning else ""
+        text += closing
         rest = text.rstrip(" ") if is_split else text
         spaces = text[len(rest) :] if rest else ""
         text = text.removesuffix(spaces)
         tokens = self._vocabulary.read(self._bos(text) + text)
         controls = self._vocabulary.controls(tokens)
-        guard = _Guard(set(controls.values()), self.template.looked_for, whole)
+        guard = _Guard(set(controls.values()), self.template.searched_texts, whole)
         guarded_messages, guarded_more = guard.cover(inputs)
         if not guard.used:
             return tokens, spaces
-        guarded = _before(self.template.render(guarded_messages, **guarded_more), end)
+        guarded = _before(self.template.render(guarded_messages, **guarded_more), end) + closing
         guarded = guarded.removesuffix(spaces)
         if guard.uncover(guarded) == text:
             bos = self._bos(guarded)
@@ -151,22 +142,28 @@ class ChatTokenizer:
             content = [*parts, {**part, "text": part["text"] + end}]
         return [*earlier, {**last, "content": content}], end
 
-    def around(self, roles: Sequence[str], **more: Any) -> list[str] | None:
+    def around(
+        self, roles: Sequence[str], *, close_reasoning: bool = False, **more: Any
+    ) -> list[str] | None:
         """Return the template text around the contents of a conversation with these roles.
 
-        `roles` has the role of each message, such as ``["user"]``, and `more` is as in
-        :meth:`ChatTemplate.render`. The list begins with the text before the first content and ends
-        with the text after the last one. Do not keep it: it may contain the current date. It is
-        None if the template does not write the contents in order, each exactly once and unchanged.
+        `roles` has the role of each message, such as ``["user"]``. `close_reasoning` is as in
+        :meth:`tokens`, and `more` as in :meth:`ChatTemplate.render`. The list begins with the text
+        before the first content and ends with the text after the last one. Do not keep it: it may
+        contain the current date. It is None if the template does not write the contents in order,
+        each exactly once and unchanged.
         Raise ChatTemplateError if the template fails or rejects messages with these roles.
         """
-        return _around(self.template, roles, **more)
+        if not close_reasoning:
+            return _around(self.template, roles, **more)
+        texts = _around(self.template, roles, **{**THINKING_OFF, **more})
+        if texts is not None:
+            texts[-1] += self.template.closing(texts[-1])
+        return texts
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
         """Return the tokens of a conversation, with control tokens only from the template.
-
-        `guarded` is the text with markers; `tokens` are the tokens of the text without markers.
-        """
+        `guarded` is the text with markers; `tokens` are the tokens without markers."""
         vocabulary = self._vocabulary
         written = vocabulary.read(guarded)
         if vocabulary.in_order(written) == vocabulary.in_order(tokens):
@@ -193,11 +190,8 @@ class ChatTokenizer:
 
 
 def frame_of(template: ChatTemplate) -> str:
-    """Return the text that a template writes around the contents of a conversation.
-
-    The prompt for the next answer is left out: it may contain marks of reasoning, which must stay
-    recognizable in contents. The result is empty if the template rejects an ordinary conversation.
-    """
+    """Return the text that a template writes around the contents of a conversation, without the
+    prompt for the next answer; empty if the template rejects an ordinary conversation."""
     roles = ["user", "assistant", "user"]
     try:
         return "\n".join(_around(template, roles, add_generation_prompt=False) or ())
@@ -251,13 +245,10 @@ def _indistinct(forged: str) -> InvalidArgumentError:
 
 
 class _Guard:
-    """Replaces characters of the messages with markers, to find them in the rendered text.
+    """Replaces characters of the messages with markers, to find them in the rendered text, in which
+    `controls` are the control tokens. The template may search for the strings `searched_texts`."""
 
-    `controls` are the control tokens in the rendered text. The template may search for the strings
-    `looked_for`. The characters of the rendered text are not used as markers.
-    """
-
-    def __init__(self, controls: set[str], looked_for: frozenset[str], text: str) -> None:
+    def __init__(self, controls: set[str], searched_texts: frozenset[str], text: str) -> None:
         first = sorted({control[0] for control in controls})
         present = set(text)
         free = (char for char in map(chr, PRIVATE_USE) if char not in present)
@@ -270,7 +261,7 @@ class _Guard:
         self._covering = str.maketrans(self._marks)
         self._uncovering = str.maketrans({mark: char for char, mark in self._marks.items()})
         self._controls = controls
-        self._kept = sorted(filter(self._may_stay, looked_for), key=len, reverse=True)
+        self._unmarked = sorted(filter(self._may_stay, searched_texts), key=len, reverse=True)
         self.used = False
 
     def cover(self, value: Any) -> Any:
@@ -295,17 +286,15 @@ class _Guard:
         if not any(char in text for char in self._marks):
             return text
         self.used = True
-        for kept in self._kept:
-            if kept in text:
-                return kept.join(map(self._cover_text, text.split(kept)))
+        for unmarked in self._unmarked:
+            if unmarked in text:
+                return unmarked.join(map(self._cover_text, text.split(unmarked)))
         return text.translate(self._covering)
 
-    def _may_stay(self, looked_for: str) -> bool:
-        """Return whether a string may stay unmarked.
-
-        It must contain characters to mark, and a control token must not begin at any of them.
-        """
-        ends = [looked_for[i:] for i, char in enumerate(looked_for) if char in self._marks]
+    def _may_stay(self, searched_texts: str) -> bool:
+        """Return whether a string may stay unmarked: no control token may begin at a character to
+        mark."""
+        ends = [searched_texts[i:] for i, char in enumerate(searched_texts) if char in self._marks]
         return bool(ends) and not any(
             end.startswith(control) or control.startswith(end)
             for end in ends

@@ -28,12 +28,8 @@ def tool_messages(
     format: CallFormat, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
     """Return the ``messages`` and ``tools`` to pass to the template for a conversation with tools.
-
-    If the template does not list the tools, the system message lists them and shows how to write a
-    call. If the template does not write calls, the calls are written into the assistant's contents,
-    and their results into the user's contents. Raise InvalidArgumentError if a message has a tool
-    call without a name or arguments.
-    """
+    Calls and lists of tools that the template does not support are written into contents. Raise
+    InvalidArgumentError for a call without a name or arguments."""
     told = messages_with_calls(format, messages)
     if not format.lists_tools:
         system = _instructions(format, tools)
@@ -85,10 +81,7 @@ def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[di
 
 
 def read_call(call: Any) -> Call:
-    """Read a tool call of a message in OpenAI's form; its arguments may be JSON or a mapping.
-
-    Raise InvalidArgumentError if the call has no name or no arguments.
-    """
+    """Read a tool call of a message in OpenAI's form; its arguments may be JSON or a mapping."""
     function = call.get("function") if isinstance(call, Mapping) else None
     name, arguments = (
         (function.get("name"), function.get("arguments"))

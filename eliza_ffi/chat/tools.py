@@ -31,7 +31,9 @@ class Tool:
     @lazy_property
     def schema(self) -> str:
         """The schema of the parameters as JSON; see :func:`.limits.checked_schema`."""
-        return checked_schema(self.parameters)
+        # Arguments are always an object, even if the schema of a client allows null in its place.
+        always = {key: each for key, each in self.parameters.items() if key != "nullable"}
+        return checked_schema(always)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -47,13 +49,9 @@ class Tool:
 
 
 def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
-    """Return OpenAI's tool definitions as :class:`Tool` objects.
-
-    The definitions of functions have the form of chat completions (``{"type": "function",
-    "function": {"name": ..., ...}}``) or of responses (``{"type": "function", "name": ..., ...}``).
-    Raise InvalidArgumentError if there are none, if one is not valid, or if two tools have the same
-    name.
-    """
+    """Return tool definitions in the form of chat completions or of responses as :class:`Tool`
+    objects. Raise InvalidArgumentError if there are none, or one is not valid or named like
+    another."""
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         hint = "put a single definition into a list" if isinstance(tools, Mapping) else ""
         raise wrong("tools", "a list of tool definitions", tools, hint)
@@ -96,7 +94,7 @@ def _read_tool(definition: Any, i: int) -> Tool:
             )
     strict = function.get("strict")
     if strict is not None:
-        check_flag(f"'strict' of tool {name!r}", strict)
+        strict = check_flag(f"'strict' of tool {name!r}", strict)
     return Tool(name, description, _read_parameters(function.get("parameters"), name), strict)
 
 

@@ -22,13 +22,9 @@ Detokenize = Callable[..., str]
 
 
 class Vocabulary:
-    """A tokenizer and its control tokens.
-
-    Some vocabularies do not mark the tokens that begin and end turns as control tokens, and their
-    tokenizers recognize these tokens in any text. Here they count as control tokens, too: the
-    tokens that look like ``<|user|>`` or ``[INST]`` in the text that `frame` returns, which the
-    chat template writes around the contents of a conversation.
-    """
+    """A tokenizer and its control tokens. Tokens that look like ``<|user|>`` or ``[INST]`` in
+    the text that `frame` returns, which the chat template writes around contents, count as such,
+    too."""
 
     def __init__(
         self, tokenize: Tokenize, detokenize: Detokenize, frame: Callable[[], str] = str
@@ -40,11 +36,8 @@ class Vocabulary:
         self._taking_space: dict[int, tuple[bool, bool]] = {}
 
     def plain(self, text: str) -> list[int]:
-        """Return the tokens of `text` without any control token.
-
-        The name of a token that the tokenizer recognizes in any text is divided after its first
-        character, and the parts are tokenized one by one.
-        """
+        """Return the tokens of `text` without any control token. The name of a token that the
+        tokenizer recognizes in any text is divided after its first character."""
         parts, begin = [], 0
         while (found := self._next_mark(text, begin)) >= 0:
             parts.append(text[begin : found + 1])
@@ -82,12 +75,9 @@ class Vocabulary:
         return [token for token in tokens if known[token]]
 
     def pieces(self, text: str, tokens: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
-        """Split `text` at its control tokens: yield each plain piece and the token after it.
-
-        The last piece comes with an empty list. No plain piece contains the text of a control
-        token, so the first occurrence of this text is the token. Some control tokens include the
-        white space next to them, as in the phi-3 family; the pieces lack this white space.
-        """
+        """Split `text` at its control tokens: yield each plain piece and the token after it, and
+        the last piece with an empty list. Some control tokens include the white space next to them,
+        as in phi-3."""
         takes_right = False
         for token in self.in_order(tokens):
             plain, _, text = text.partition(self._known[token])
@@ -105,10 +95,7 @@ class Vocabulary:
         return self._taking_space[token]
 
     def _texts_of(self, tokens: Sequence[int]) -> dict[int, str]:
-        """Return the texts of control tokens, and an empty string for each other token.
-
-        The result has these tokens, and all earlier ones.
-        """
+        """Return the texts of control tokens, and an empty string for each other token."""
         for token in set(tokens).difference(self._known):
             plain = self._detokenize([token], unparse_special=False)
             spelled = self._detokenize([token], unparse_special=True)

@@ -23,22 +23,8 @@ class Groups:
 
 
 class Hierarchy:
-    """Labels whose parts are divided by a separator.
-
-    The groups of each level are computed once, because this takes a while for 100,000 labels.
-
-    Parameters
-    ----------
-    texts
-        The labels.
-    separator
-        The text between two parts of a label.
-
-    Attributes
-    ----------
-    depth : int
-        The largest number of parts of a label.
-    """
+    """Labels whose parts are divided by a separator; `depth` is the largest number of parts. The
+    groups of each level are computed once, because this takes a while for 100,000 labels."""
 
     def __init__(self, texts: Sequence[str], separator: str) -> None:
         check_text("separator", separator)
@@ -54,13 +40,8 @@ class Hierarchy:
         return text.count(self.separator) + 1
 
     def groups_at(self, level: int) -> Groups:
-        """Group the labels by their first `level` parts; 1 = by the first part.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If every label has fewer parts than `level`.
-        """
+        """Group the labels by their first `level` parts; raise InvalidArgumentError if all have
+        fewer."""
         if check_whole("level", level, 1) > self.depth:
             raise InvalidArgumentError(
                 f"level must be at most {self.depth}, the largest number of parts of a label with "

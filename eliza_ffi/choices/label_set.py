@@ -24,7 +24,7 @@ from .token_tree import TokenTreePayload, build_token_tree_descriptor
 
 T = TypeVar("T")
 
-EXPECTED = "a list of strings, an enum class, a mapping from labels to values, bool or a Literal"
+EXPECTED = "a list of strings, an enum class, bool or a Literal"
 """The accepted kinds of label sets, for error messages."""
 
 ANCHOR = "\n"
@@ -38,8 +38,8 @@ class ChoiceResult(Generic[T]):
     Attributes
     ----------
     value : T
-        The value of the chosen label: a string, an enum member, a bool, or the label's value in the
-        mapping.
+        The value of the chosen label: a string, an enum member, a bool, or a value of the
+        ``Literal``.
     index : int
         The position of the label in the given order, from 0.
     text : str
@@ -205,20 +205,20 @@ class LabelSet(Generic[T]):
                 check_unicode(text, f"labels[{i}]")
         self.values = values
         self.texts = texts
-        self._place_of = seen
+        self._index_of = seen
         self._hierarchy: Hierarchy | None = None
 
-    def place_of(self, text: str) -> int | None:
+    def index_of(self, text: str) -> int | None:
         """Return the position of a label, from 0; None if `text` is not a label of this set."""
-        return self._place_of.get(check_text("text", text))
+        return self._index_of.get(check_text("text", text))
 
     def hierarchy(self, separator: str) -> Hierarchy:
         """Return the levels of labels such as ``Electronics > Audio``, which are kept for reuse."""
-        kept = self._hierarchy
+        hierarchy = self._hierarchy
         check_text("separator", separator)
-        if kept is None or kept.separator != separator:
-            self._hierarchy = kept = Hierarchy(self.texts, separator)
-        return kept
+        if hierarchy is None or hierarchy.separator != separator:
+            self._hierarchy = hierarchy = Hierarchy(self.texts, separator)
+        return hierarchy
 
     @property
     def keys(self) -> tuple[Any, ...]:
@@ -261,9 +261,10 @@ def as_label_set(choices: Any) -> LabelSet[Any]:
     Parameters
     ----------
     choices
-        Distinct non-empty strings, an enum class, a mapping from labels to values, ``bool``, a
-        ``Literal[...]`` of strings, ints, bools and enum members, or a `LabelSet`. The label of an
-        enum's member is its value if the value is a string, and its name otherwise.
+        Distinct non-empty strings, an enum class, ``bool``, a ``Literal[...]`` of strings, ints,
+        bools and enum members, or a `LabelSet`. The label of an enum's member is its value if the
+        value is a string, and its name otherwise. A mapping is rejected: everywhere else it has
+        descriptions, which the model would not see here.
 
     Raises
     ------
@@ -273,7 +274,13 @@ def as_label_set(choices: Any) -> LabelSet[Any]:
     if isinstance(choices, LabelSet):
         return choices
     if isinstance(choices, Mapping):
-        return LabelSet(list(choices.values()), list(choices))
+        raise wrong(
+            "labels",
+            EXPECTED,
+            choices,
+            "the model reads only your prompt and the labels: write descriptions into the prompt, "
+            "or use decide() with a Choice, which shows them",
+        )
     if choices is bool:
         values: Sequence[Any] = (True, False)
     elif isinstance(choices, type) and issubclass(choices, enum.Enum):
@@ -282,10 +289,11 @@ def as_label_set(choices: Any) -> LabelSet[Any]:
         values = get_args(choices)
     else:
         return string_choices(choices)
-    return LabelSet(values, [_text_of(value) for value in values])
+    return LabelSet(values, [label_text(value) for value in values])
 
 
-def _text_of(value: Any) -> str:
+def label_text(value: Any) -> str:
+    """Return the text of an enum's member, a bool, an int or a string as a label."""
     if isinstance(value, enum.Enum):
         return value.value if isinstance(value.value, str) else value.name
     if isinstance(value, bool):

@@ -14,10 +14,10 @@ from .label_set import LabelSet
 
 T = TypeVar("T")
 
-SETS_KEPT = 128
+MAX_SETS = 128
 """The maximum number of cached label sets."""
 
-CHOICES_KEPT = 1_000_000
+MAX_CHOICES = 1_000_000
 """The maximum number of labels in all cached label sets together."""
 
 
@@ -25,7 +25,7 @@ class PreparedLabels(LabelSet[T]):
     """A label set that has already been tokenized for one model.
 
     :meth:`~eliza_ffi.model.Model.prepare_labels` creates it. During its lifetime, the library uses
-    about 40 bytes of memory for each token of each label.
+    200 to 350 bytes of memory for each label.
 
     Parameters
     ----------
@@ -59,10 +59,7 @@ class PreparedLabels(LabelSet[T]):
 
 
 class ChoiceCache:
-    """The most recently used label sets of one model, tokenized. The cache is thread-safe.
-
-    `prepare` tokenizes a label set, with a text before each label.
-    """
+    """The most recently used label sets of one model, tokenized. The cache is thread-safe."""
 
     def __init__(self, prepare: Callable[[LabelSet[Any], str], PreparedChoices]) -> None:
         self.prepare = prepare
@@ -70,10 +67,8 @@ class ChoiceCache:
         self._lock = threading.Lock()
 
     def tokens_of(self, choices: LabelSet[Any], lead: str = "") -> PreparedChoices:
-        """Return the tokens of a label set, from the cache if possible.
-
-        `lead` is text before each label that has no tokens in the prompt, such as a space.
-        """
+        """Return the tokens of a label set, from the cache if possible, with `lead`, such as a
+        space, before each label."""
         if isinstance(choices, PreparedLabels):
             return choices.tokens_for(self, lead)
         key = choices.texts, lead
@@ -101,6 +96,6 @@ class ChoiceCache:
 
     def _is_too_full(self) -> bool:
         n_choices = sum(len(texts) for texts, _ in self._of_texts)
-        return len(self._of_texts) > SETS_KEPT or (
-            n_choices > CHOICES_KEPT and len(self._of_texts) > 1
+        return len(self._of_texts) > MAX_SETS or (
+            n_choices > MAX_CHOICES and len(self._of_texts) > 1
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from ..checks import short_repr
 
@@ -35,7 +35,7 @@ class RankLevel:
 class RankResult(Generic[T]):
     """The most probable labels, the most probable first.
 
-    ``for label, probability in result`` iterates over them.
+    ``for label, probability in result`` iterates over them, and ``result[0]`` is the first pair.
 
     Attributes
     ----------
@@ -72,6 +72,15 @@ class RankResult(Generic[T]):
 
     def __iter__(self) -> Iterator[tuple[T, float]]:
         return zip(self.labels, self.probabilities, strict=True)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[T, float]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[T, float]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[T, float] | list[tuple[T, float]]:
+        return list(self)[index]
 
     def __len__(self) -> int:
         return len(self.labels)

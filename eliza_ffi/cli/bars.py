@@ -32,7 +32,7 @@ def decision_text(
         text = " ".join(_answer_text(answer).split())
         parts.append(f"{headline(title, text, width)}\n{_bars(answer, width)}")
     usage = decision.usage
-    kind = "calibrated" if decision.calibrated and not has_prior else "uncalibrated"
+    kind = "calibrated" if decision.calibrated else "uncalibrated"
     prior = " divided by a prior" if has_prior else ""
     passes = (
         f"{counted(usage.forward_passes, 'pass', 'passes')}, " if usage.forward_passes >= 0 else ""
@@ -46,6 +46,8 @@ def decision_text(
 
 def _answer_text(answer: Answer) -> str:
     if isinstance(answer, MultiLabelAnswer):
+        if answer.value is None:
+            return "abstained"
         return ", ".join(printable(text_of(value)) for value in answer.value) or "none"
     if answer.abstained:
         return "abstained"
@@ -61,9 +63,11 @@ def _answer_text(answer: Answer) -> str:
         text += f", allowed probability {answer.allowed_probability:.0%}"
     if answer.certified is not None:
         text += f", {'certified' if answer.certified else 'not certified'}"
-    if answer.set is not None and len(answer.set) != 1:
-        several = ", ".join(printable(text_of(value)) for value in answer.set)
+    if answer.prediction_set is not None and len(answer.prediction_set) != 1:
+        several = ", ".join(printable(text_of(value)) for value in answer.prediction_set)
         text += f"; may be {several or 'none of the options'}"
+    if answer.unfamiliar:
+        text += "; the input is not like the examples of the calibration"
     return text + ")"
 
 

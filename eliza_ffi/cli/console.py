@@ -15,6 +15,8 @@ from ..chat.template import Messages, check_messages
 from ..checks import short_repr
 from ..errors import InvalidArgumentError
 from ..model import Model
+from ..session.session import PREFIXES
+from ..terminal import printable
 from .files import STANDARD_INPUT, check_utf8, read_standard_input, read_text
 from .progress import ProgressBar
 
@@ -54,10 +56,11 @@ _SIGNED = ("--gpu-layers", "--orders", "--limit", "--reorder", "--bins", "--max-
 
 TYPES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys((*_SIGNED, "--draft-max", "TOP_K"), int),
-    **dict.fromkeys(("-k", "--top", "--group-level"), at_least_one),
+    **dict.fromkeys(("-k", "--top", "--top-n", "--group-level"), at_least_one),
     "N": whole_number,
     **dict.fromkeys(("C", "F", "P", "R", "S"), probability),
-    **dict.fromkeys(("SECONDS", "TEMPERATURE", "TOP_P", "REPEAT_PENALTY"), float),
+    **dict.fromkeys(("SECONDS", "TEMPERATURE", "TOP_P", "MIN_P", "PENALTY"), float),
+    "REPEAT_PENALTY": float,
 }
 """The types of options by their names or, for all other options, by the placeholders of their
 values. Without an entry here, a value is a string."""
@@ -100,13 +103,25 @@ def add_tokenization(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(tokenization="canonical")
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select the model, the library and the way of running them."""
+def add_model_arguments(parser: argparse.ArgumentParser, *, decides: bool = False) -> None:
+    """Add the options that select the model, the library and the way of running them.
+
+    Commands that decide also have the option for an encoder.
+    """
+    group = parser.add_argument_group("model")
+    encoder = {
+        "--encoder PATH|NAME": "a second model that compares the input with the descriptions of "
+        "the options: an embedding model or a reranker (default: none)",
+        "--input-prefix TEXT": "what an embedding model reads before each input (default: as the "
+        "model was trained, if its name tells)",
+        "--option-prefix TEXT": "what an embedding model reads before the text of each option",
+    }
     add_options(
-        parser.add_argument_group("model"),
+        group,
         {
             "--model PATH|NAME": "a .gguf file, a folder with a model, or a name on Hugging Face, "
             "such as org/repo:Q4_K_M (default: the embedded model)",
+            **(encoder if decides else {}),
             "--library PATH": "the libelizainference to load (default: search for it)",
             "--n-ctx N": "tokens of KV cache, shared by all slots (default: the context length "
             "the model was trained with, at most 8192)",
@@ -119,10 +134,14 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
             "on a private network",
             "--batching auto|off": "off: run each request alone, in one slot, so that rounding "
             "does not depend on timing (default: auto)",
-            "--kv-unified on|off": "off: give each slot its own KV cache of --n-ctx tokens, so "
-            "that no request takes the room of another; decisions are slower (default: on)",
             "--flash-attn auto|on|off": "off: compute attention without flash attention, which is "
             "slower (default: auto)",
+            "--n-batch N": "tokens of prompts in one forward pass (default: 512)",
+            "--cache-type-k TYPE": "data type of the keys in the KV cache, such as q8_0 (default: "
+            "f16)",
+            "--cache-type-v TYPE": "data type of the values in the KV cache (default: f16)",
+            "--chat-template-file FILE": "use the chat template in FILE, in Jinja2's language, "
+            "instead of the model's own",
             "--seed N": "seed for sampling (default: random)",
         },
     )
@@ -135,7 +154,13 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
     """
     if n_slots is None and arguments.batching == "off":
         n_slots = 1  # because the slot of a request affects rounding
-    options = given(arguments, "device", "rpc", "batching", "kv_unified", "flash_attn")
+    options = given(arguments, "device", "rpc", "batching", "flash_attn")
+    options |= given(arguments, "cache_type_k", "cache_type_v")
+    options |= {name: getattr(arguments, name, None) for name in PREFIXES}
+    if arguments.n_batch is not None:
+        options["n_batch"] = str(arguments.n_batch)
+    if arguments.chat_template_file is not None:
+        options["chat_template"] = read_text(arguments.chat_template_file)
     settings = {
         "library": arguments.library,
         "n_ctx": arguments.n_ctx or None,
@@ -143,6 +168,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
         "n_threads": arguments.threads or None,
         "n_gpu_layers": arguments.gpu_layers,
         "seed": arguments.seed,
+        "encoder": getattr(arguments, "encoder", None),
         "options": {name: value for name, value in options.items() if value is not None} or None,
     }
     return {name: value for name, value in settings.items() if value is not None}
@@ -254,6 +280,11 @@ def _text_of_labels(arguments: argparse.Namespace, path: str) -> str:
     if sys.stdin is None:
         raise UsageError("no labels: standard input is closed")
     return read_standard_input()
+
+
+def print_warning(reason: str) -> None:
+    """Print a warning on standard error."""
+    print(printable(f"eliza-ffi: warning: {reason}"), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

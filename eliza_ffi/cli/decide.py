@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..decisions.auto_prompts import N_SAMPLE
-from ..decisions.deciding import plan_of
-from ..decisions.doubts import reasons_to_doubt
-from ..decisions.fingerprint import fingerprint_of
-from ..decisions.learning.calibration import Calibration
-from ..decisions.learning.input_prior import N_INPUTS, given_calibration
 from ..decisions.questions import Question, with_top
-from ..decisions.reasoning import with_reasoning
 from ..errors import InvalidArgumentError
+from ..evidence.auto_prompts import N_SAMPLE
+from ..evidence.deciding import can_abstain, never_certified_text, plan_of
+from ..evidence.reasoning import with_reasoning
 from ..model import Model
 from ..ray.table import LOCAL, TableWorkers
-from ..tables import AnswerCounts, TableJob, TableResult, decide_rows
-from ..tables.job import DecideAll, input_of, inputs_of
-from ..tables.row_decider import RowDecider
-from ..tables.rows import InputTable
-from ..terminal import counted, fact_table, printable, terminal_width
+from ..tables import AnswerCounts, Decider, InputTable, RowDecider, TableResult, run
+from ..tables.columns import cell_text
+from ..tables.decider import input_of, inputs_of
+from ..terminal import counted, fact_table, printable, terminal_width, wrap
 from .bars import decision_text
 from .console import (
     UsageError,
@@ -35,11 +29,12 @@ from .console import (
     model_options,
     open_model,
     print_json,
+    print_warning,
     read_given,
     read_messages,
 )
 from .files import check_output
-from .progress import RowProgress
+from .progress import RowProgress, preparing
 from .questions import (
     THINKING,
     add_asking_arguments,
@@ -47,6 +42,7 @@ from .questions import (
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
+    checked_prior,
     read_asking,
     read_examples_file,
     read_questions,
@@ -64,8 +60,8 @@ MAX_ANSWERS_COUNTED = 12
 """Maximum number of different answers to a question that the summary lists with their counts."""
 
 TABLE_ONLY = (
-    *("column", "delimiter", "limit", "output", "keep", "min_confidence", "top"),
-    *("overwrite", "retry_errors", "save_prior"),
+    *("column", "delimiter", "limit", "output", "keep", "top"),
+    *("overwrite", "retry_errors", "save_prior", "learn"),
     *("ray", "workers"),
 )
 INPUT_ONLY = ("input", "input_file", "messages")
@@ -117,9 +113,9 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
             "--output FILE": "write to FILE: the decided rows, as .jsonl, .csv, .tsv or .parquet",
             "--keep NAME ...": "copy this column to the output; repeat for more; - = no column "
             "(default: all)",
-            "--min-confidence C": "mark a row for review if an answer has a confidence below C: "
-            "how far it is above chance, from 0 to 1, as in the column NAME_confidence",
             "--top N": "print the N most probable labels: here of each choice, in a column",
+            "--learn": "after the last row, learn from all rows without right answers, and answer "
+            "them again; if the rows do not agree, the model's own answers are kept",
             "--overwrite": "if the output exists, replace it and decide all rows again",
             "--retry-errors": "decide again the rows that have an error in the existing output",
         },
@@ -136,7 +132,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
             "--threads CPUs of the cluster (default: 1 CPU)",
         },
     )
-    add_model_arguments(parser)
+    add_model_arguments(parser, decides=True)
 
 
 def run_decide(arguments: argparse.Namespace) -> int:
@@ -156,7 +152,8 @@ def run_decide(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({**decision.to_dict(), "model": model.path})
     else:
-        has_prior = decision.calibrated and arguments.calibration is None
+        calibration = settings["calibration"]
+        has_prior = calibration is not None and calibration.is_prior
         width = max(terminal_width() or 80, 40)
         print(decision_text(questions, decision, width, has_prior=has_prior))
     return 0
@@ -171,7 +168,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     if arguments.ray is not None and arguments.prior == "inputs":
         raise UsageError(
             "--prior inputs is not supported with --ray: fit the prior with a part of the table "
-            "(--limit) and --save-prior FILE, and pass that file as --prior"
+            "(--limit) and --save-prior FILE, and pass that file as --calibration"
         )
     if arguments.dry_run:
         input = _first_input(table, arguments.column)
@@ -181,81 +178,60 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     if arguments.output is None:
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
     check_output(arguments)
-    output = Path(arguments.output)
-    keep, calibration = arguments.keep, given_calibration(settings)
-
-    def run(
-        described: Mapping[str, Any],
-        decide_all: DecideAll,
-        with_prior: Callable[[str | None], str] | None = None,
-        resume: Callable[[AnswerCounts], Any] | None = None,
-    ) -> TableResult:
-        job = TableJob(
+    output, keep = Path(arguments.output), arguments.keep
+    column = arguments.column
+    asked = (column, questions, settings, inputs_of(table, column, N_SAMPLE), arguments.learn)
+    with (
+        _decider(arguments, *asked) as decider,
+        _resumable(output, arguments.limit) as progress,
+    ):
+        result = run(
             table,
-            arguments.column,
-            questions,
+            decider,
             output,
             keep=None if keep is None else [name for name in keep if name != "-"],
-            settings={**described, "prior_of": arguments.prior},
-            certified=calibration is not None and calibration.can_certify,
-            reasoning=bool(arguments.think),
-            **given(arguments, "allowed_probability", "top", "min_confidence"),
+            **given(arguments, "top", "limit", "overwrite", "retry_errors"),
+            progress=progress,
         )
-        with _resumable(output, arguments.limit) as progress:
-            return job.run_rows(
-                decide_all,
-                **given(arguments, "limit", "overwrite", "retry_errors"),
-                progress=progress,
-                with_prior=with_prior,
-                resume=resume,
-            )
-
-    doubts: list[str] = []
-    drift = None
-    sample = inputs_of(table, arguments.column, N_SAMPLE)
-    if arguments.ray is not None:
-        with _ray_workers(arguments, questions, {**settings, "sample": sample}) as workers:
-            result = run(json.loads(workers.described), workers.decide_rows)
-    else:
-        with open_model(arguments, arguments.n_slots) as model:
-            decider = RowDecider(model, questions, settings, sample)
-
-            def with_prior(stored: str | None) -> str:
-                if stored is None:
-                    decider.fit_prior(inputs_of(table, arguments.column, N_INPUTS))
-                else:
-                    decider.use_prior(Calibration.from_text(stored))
-                assert decider.prior is not None
-                if arguments.save_prior is not None:
-                    decider.prior.save(arguments.save_prior)
-                return decider.prior.to_text()
-
-            result = run(
-                {"model": fingerprint_of(model), **decider.described},
-                lambda rows: decide_rows(
-                    decider.decide,
-                    rows,
-                    arguments.column,
-                    at_once=decider.at_once,
-                    cancel=model.close,
-                ),
-                with_prior if arguments.prior == "inputs" else None,
-                decider.resume,
-            )
-            doubts, drift = decider.reasons_to_doubt(), decider.drift()
-    doubts = doubts or [
-        reason
-        for name, answers in result.counts.answers.items()
-        for reason in reasons_to_doubt(name, answers, ())
-    ]
     _report_errors(result)
-    for reason in doubts:
-        print(printable(f"eliza-ffi: warning: {reason}"), file=sys.stderr)
+    for reason in result.doubts:
+        print_warning(reason)
     if arguments.json:
-        print_json({**_summary(result, output), "warnings": doubts, "drift": drift})
+        fitted = settings["calibration"]
+        print_json(_summary(result, output, fitted is not None and not fitted.is_prior))
     else:
-        print(_summary_text(result, output, arguments.min_confidence is not None))
+        print(_summary_text(result, output, can_abstain(settings)))
+        if result.learned:
+            print(_learned_text(result))
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0
+
+
+@contextmanager
+def _decider(arguments: argparse.Namespace, *asked: Any) -> Iterator[Decider]:
+    """Open the model, here or on the workers of Ray. `asked` are arguments of RowDecider."""
+    if arguments.ray is not None:
+        if not arguments.workers:
+            raise UsageError("--ray requires --workers, 1 or more")
+        with TableWorkers(
+            arguments.ray,
+            arguments.workers,
+            *asked,
+            model=arguments.model,
+            model_options=model_options(arguments, arguments.n_slots),
+            waiting=_report_waiting,
+        ) as workers:
+            yield workers
+        return
+    with open_model(arguments, arguments.n_slots) as model:
+        with preparing():
+            decider = RowDecider(model, *asked)
+        if decider.never_certified:
+            print_warning(never_certified_text(decider.never_certified))
+        try:
+            yield decider
+        finally:
+            if arguments.save_prior is not None and decider.prior is not None:
+                decider.prior.save(arguments.save_prior)
 
 
 def _check_together(arguments: argparse.Namespace) -> None:
@@ -269,6 +245,9 @@ def _check_together(arguments: argparse.Namespace) -> None:
                 )
         if arguments.save_prior is not None and arguments.prior != "inputs":
             raise UsageError("--save-prior requires --prior inputs")
+        for name in ("calibration", "think"):
+            if arguments.learn and getattr(arguments, name):
+                raise UsageError(f"--learn cannot be combined with --{name}")
         if arguments.overwrite and arguments.retry_errors:
             raise UsageError(
                 "--retry-errors cannot be combined with --overwrite, which decides all rows"
@@ -305,6 +284,7 @@ def _first_input(table: InputTable, column: str) -> Any:
 
 
 def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> dict[str, Any]:
+    checked_prior(arguments.prior, has_inputs=True)
     names = ("prior", "allowed_probability", "min_probability", "abstain")
     return {
         **read_asking(arguments, arguments.calibration),
@@ -356,7 +336,7 @@ def _report_errors(result: TableResult) -> None:
         print(printable(f"eliza-ffi: {line}"), file=sys.stderr)
 
 
-def _summary(result: TableResult, output: Path) -> dict[str, Any]:
+def _summary(result: TableResult, output: Path, is_calibrated: bool) -> dict[str, Any]:
     counts = result.counts
     return {
         "output": str(output),
@@ -369,7 +349,36 @@ def _summary(result: TableResult, output: Path) -> dict[str, Any]:
         "rows_per_second": _rate(result),
         "answers": {name: dict(found.most_common()) for name, found in counts.answers.items()},
         "unanswered": dict(counts.unanswered),
+        "calibrated": is_calibrated,
+        "learned": {
+            name: {
+                "accepted": each.is_accepted,
+                "changed": each.n_changed,
+                "shown": [vars(answer) for answer in each.changed],
+                "reasons": list(map(str, each.training)),
+            }
+            for name, each in result.learned.items()
+        },
+        "warnings": result.doubts,
     }
+
+
+def _learned_text(result: TableResult) -> str:
+    """Say what the rows taught about each question, with some of the changed answers."""
+    lines = []
+    for name, learned in result.learned.items():
+        reasons = "; ".join(map(str, learned.training)) or "this question cannot learn from rows"
+        n = result.counts.rows - result.counts.errors
+        lines.append(
+            f"{name}: {counted(learned.n_changed, 'answer')} of {n:,} changed, not calibrated; "
+            f"{reasons}"
+        )
+        pairs = [
+            f"  row {each.row:,}: {cell_text(each.before)} -> {cell_text(each.after)}"
+            for each in learned.changed
+        ]
+        lines += pairs
+    return "\n".join(wrap(printable(line), terminal_width()) for line in lines)
 
 
 def _summary_text(result: TableResult, output: Path, is_reviewed: bool) -> str:
@@ -396,27 +405,6 @@ def _answers_text(counts: AnswerCounts, name: str) -> str:
 
 def _rate(result: TableResult) -> float:
     return round(result.new_rows / result.seconds, 3) if result.seconds else 0.0
-
-
-def _ray_workers(
-    arguments: argparse.Namespace, questions: Sequence[Question], settings: Mapping[str, Any]
-) -> TableWorkers:
-    """Return the workers of the command line; a ``with`` block starts and ends them.
-
-    `settings` are keyword arguments for :meth:`~eliza_ffi.Model.decide`.
-    """
-    if not arguments.workers:
-        raise UsageError("--ray requires --workers, 1 or more")
-    return TableWorkers(
-        arguments.ray,
-        arguments.workers,
-        arguments.column,
-        questions,
-        settings,
-        model=arguments.model,
-        model_options=model_options(arguments, arguments.n_slots),
-        waiting=_report_waiting,
-    )
 
 
 def _report_waiting(n_ready: int, n_workers: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..decisions import ChoiceAnswer, PredicateAnswer, ScoreAnswer, as_questions
 from ..model import Model
 from ..terminal import terminal_width, text_table, wrap
 from .console import add_model_arguments, add_options, open_model, print_json, run_interruptibly
-from .demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
 TASKS = ("planner", "should-respond")
 """The tasks in which a name is chosen."""
@@ -39,19 +38,15 @@ def _fixture(name: str) -> Any:
     return json.loads(_resources.fixture_path(f"{name}.json").read_text(encoding="utf-8"))
 
 
-def demo_cases(task: str) -> Iterator[DemoCase]:
-    """Yield the cases of a task, ``"planner"`` or ``"should-respond"``, from its fixture file."""
-    for case in _fixture(task)["cases"]:
-        message = case["input"]
-        if task == "planner":
-            actions = case["availableActions"]
-            prompt = planner_prompt(message, actions)
-            labels = tuple(action["name"] for action in actions)
-            expected = case["expected_action_name"]
-        else:
-            prompt = should_respond_prompt(message, case["channelType"])
-            labels, expected = SHOULD_RESPOND_CHOICES, case["expected"]
-        yield DemoCase(task, case["id"], message, prompt, labels, expected)
+def demo_cases(task: str) -> list[DemoCase]:
+    """Return the cases of a task, ``"planner"`` or ``"should-respond"``."""
+    return [
+        DemoCase(
+            task, case["id"], case["input"], case["prompt"], tuple(case["labels"]), case["expected"]
+        )
+        for case in _fixture("demo")["cases"]
+        if case["task"] == task
+    ]
 
 
 async def choose(model: Model, case: DemoCase) -> dict[str, Any]:

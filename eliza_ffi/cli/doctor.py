@@ -21,7 +21,7 @@ from .console import add_model_arguments, add_options, model_options, print_json
 
 GIB = 2**30
 
-DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")
+DEPENDENCIES = ("cffi", "jinja2", "jsonschema-rs", "llguidance", "numpy")
 """The required packages, by the name under which they are installed and imported."""
 
 EXTRAS = {
@@ -34,7 +34,7 @@ EXTRAS = {
     ),
     "mcp": ("tools for agents (MCP)", ("mcp",)),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
-    "schema": ("Python classes as answer shapes (JSON Schemas work without it)", ("pydantic",)),
+    "schema": ("Python classes as schemas (JSON Schemas work without it)", ("pydantic",)),
     "plot": ("plots of evaluate's results", ("matplotlib",)),
     "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
@@ -138,7 +138,7 @@ def _examine_dependencies(problems: list[str]) -> dict[str, str | None]:
     versions: dict[str, str | None] = {}
     for name in DEPENDENCIES:
         try:
-            importlib.import_module(name)
+            importlib.import_module(name.replace("-", "_"))
         except ImportError as error:
             problems.append(f"{name} cannot be imported: pip install {name} ({error})")
             versions[name] = None

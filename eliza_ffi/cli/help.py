@@ -34,6 +34,18 @@ For a file with a label in each line:
     eliza-ffi rank --prompt 'I like the ' \
     --labels-file - -k 2
 """,
+    "rerank": r"""
+Example, for documents in the lines of a file:
+
+  eliza-ffi rerank --model reranker.gguf --lines \
+    'Where is my refund?' mails.csv
+
+For the lines of standard input:
+
+  printf 'a cat\nRefunds take five days.\n' | \
+    eliza-ffi rerank --model reranker.gguf \
+    --lines 'How do I get a refund?' -
+""",
     "generate": r"""
 Example:
 
@@ -49,14 +61,21 @@ Example:
 For every row of a table with the column text:
 
   eliza-ffi decide mails.csv --column text \
-    --ask 'Which team?' --choice sales \
-    --choice support --output teams.csv
+    --ask 'Which team?' --option sales \
+    --option support --output teams.csv
 """,
     "evaluate": r"""
 Example, for a table with the columns text and urgent (true or false):
 
   eliza-ffi evaluate mails.csv --column text \
     --predicate 'It is urgent.' --name urgent
+""",
+    "label": r"""
+Example, for a table with the column text:
+
+  eliza-ffi label mails.csv --column text \
+    --predicate 'It is urgent.' --name urgent \
+    --output urgent-labels.csv
 """,
     "calibrate": r"""
 Example, for a table with the columns text and urgent (true or false):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,29 +11,47 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..decisions.answers import name_of
 from ..decisions.examples import named_questions
-from ..decisions.learning.calibration import METHODS, Calibration, QuestionCalibration
-from ..decisions.learning.fitting import calibrate
-from ..decisions.learning.pictures import load_matplotlib
-from ..decisions.learning.report import evaluate
-from ..decisions.questions import Question
+from ..decisions.questions import MultiLabel, Question, text_of
+from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
+from ..evidence.certificates import CertifiedThreshold
+from ..learning.fitting import calibrate
+from ..learning.pictures import load_matplotlib
+from ..learning.report import evaluate
 from ..model import Model
 from ..tables import TableStep
 from ..tables.labels import LabelledRows, label_columns
-from ..terminal import printable, terminal_width, text_table, wrap
-from .console import UsageError, add_model_arguments, add_options, given, open_model, print_json
+from ..terminal import counted, printable, terminal_width, text_table, wrap
+from .console import (
+    UsageError,
+    add_model_arguments,
+    add_options,
+    given,
+    open_model,
+    print_json,
+    print_warning,
+)
 from .files import check_output
 from .progress import RowProgress
 from .questions import (
+    PROMPT_OPTIONS,
     add_asking_arguments,
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
+    checked_prior,
     read_asking,
     read_examples_file,
     read_questions,
     read_table,
 )
+
+RISK = "find the probability above which at most this share of the answers is wrong"
+CONFIDENCE = "how sure the risk and the flips must be (default: 0.9)"
+
+MAX_SUSPICIOUS, MAX_INPUT = 10, 60
+"""Maximum number of labels that are listed, and of characters of their inputs."""
 
 MAX_ROWS_NAMED = 10
 """Maximum number of rows without a usable input that are listed one by one."""
@@ -58,7 +77,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         },
     )
     parser.set_defaults(bins=10)
-    add_model_arguments(parser)
+    add_model_arguments(parser, decides=True)
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
@@ -69,6 +88,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     questions = read_questions(arguments)
     check_output(arguments)
     rows = _read_labelled(arguments, questions)
+    rows.only = "random"  # the chosen rows of a file of labels do not represent the table
     asked = read_asking(arguments, arguments.calibration)
     if arguments.plots is not None:
         load_matplotlib()  # fail now if it is missing, not after minutes of work
@@ -97,52 +117,122 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
 
 def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Fit the probabilities of answers to a table with right answers. The model also learns "
+        "from rows without an answer, and from a table without a column of answers."
+    )
     _add_labelled_arguments(parser)
     add_options(
         parser,
         {
             f"--method {'|'.join(METHODS)}|auto": "the kind of calibration; auto: for each "
             "question, the kind that is best in cross-validation (default: auto)",
-            "--risk R": "find the probability above which at most this share of the answers is "
-            "wrong; uses half of the rows for it",
-            "--confidence C": "how sure the risk and the flips must be (default: 0.9)",
+            "--prefer cheap|right": "the cheapest of the heads that are hardly worse than the "
+            "best, or the best (default: cheap)",
+            "--risk R": RISK,
+            "--confidence C": CONFIDENCE,
+            "--each-option": "keep the risk for each right option, and not only on average; needs "
+            "more rows of rare options",
             "--max-flips F": "with --orders: ask fewer orders if at most this share of the "
             "answers changes",
             "--json": "print JSON: the fitted calibration of each question",
         },
     )
-    parser.set_defaults(method="auto", confidence=0.9)
+    parser.set_defaults(method="auto", prefer="cheap", confidence=0.9)
     parser.add_argument(
         "--output", metavar="FILE", required=True, help="write to FILE: the calibration"
     )
-    add_model_arguments(parser)
+    parser.add_argument(
+        "--suspicious",
+        metavar="FILE",
+        help="write to FILE: the labels that may be wrong, as CSV",
+    )
+    add_model_arguments(parser, decides=True)
 
 
 def run_calibrate(arguments: argparse.Namespace) -> int:
     questions = read_questions(arguments)
     check_output(arguments)
-    rows = _read_labelled(arguments, questions)
+    check_output(arguments, "suspicious")
+    rows = _read_labelled(arguments, questions, may_miss=True)
     with _open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
-        settings["rule"] = settings["rule"] or "constrained"
+        settings["scoring"] = settings["scoring"] or "constrained"
+        examples = list(rows)
+        if arguments.risk is not None and any(rows.kinds):
+            random = [i for i, kind in enumerate(rows.kinds) if kind == "random"]
+            settings["random"] = random
+            if n_none := sum(not examples[i][1] for i in random):
+                print_warning(
+                    f"{counted(n_none, 'random row')} without an answer cannot be certified: the "
+                    f"certificate is for inputs that one of the options fits"
+                )
         calibration = calibrate(
             model,
             questions,
-            rows,
-            **given(arguments, "method", "risk", "confidence", "max_flips"),
+            examples,
+            **given(
+                arguments, "method", "prefer", "risk", "confidence", "each_option", "max_flips"
+            ),
+            on_warning=print_warning,
             **settings,
         )
     names = [name for name, _ in named_questions(questions)]
+    of_labels = [
+        name_of(question.name, i)
+        for i, question in enumerate(questions)
+        if isinstance(question, MultiLabel)
+    ]
+    whole = {n: each.threshold for n, each in zip(of_labels, calibration.labels, strict=False)}
     if arguments.json:
         fitted = dict(zip(names, map(_facts, calibration.questions), strict=True))
-        print_json(fitted)
+        of_whole = {name: {"threshold": each.to_dict()} for name, each in whole.items()}
+        print_json(fitted | of_whole)
     else:
         print(_table(calibration, names))
         for name, question in zip(names, calibration.questions, strict=True):
-            if question.threshold is not None:
-                text = f"{name} (the half of the rows that was not used for the fit): "
-                print(wrap(printable(f"{text}{question.threshold}"), terminal_width()))
+            if question.rows is not None and question.rows.head is not None:
+                print(wrap(printable(f"{name}: {question.rows}"), terminal_width()))
+        for name, question in zip(names, calibration.questions, strict=True):
+            if question.threshold is not None and question.threshold.threshold is not None:
+                print(_certificate(name, question.threshold))
+        for name, threshold in whole.items():
+            if threshold.threshold is not None:
+                print(_certificate(f"{name}, all labels", threshold))
+        if calibration.suspicious_labels:
+            print(_suspicious_table(calibration.suspicious_labels, rows.places))
+    if arguments.suspicious is not None:
+        _write_suspicious(arguments.suspicious, calibration.suspicious_labels, rows.places)
     calibration.save(arguments.output)
     return 0
+
+
+def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> str:
+    """Return a table of the labels that are most probably wrong."""
+    rows = [["place", "question", "given", "expected", "probability", "input"]]
+    for each in labels[:MAX_SUSPICIOUS]:
+        given, expected = text_of(each.given), text_of(each.expected)
+        text = printable(" ".join(each.input.split())[:MAX_INPUT])
+        rows.append(
+            [places[each.row], each.question, given, expected, f"{each.probability:.3f}", text]
+        )
+    head = f"{counted(len(labels), 'label')} may be wrong, the most suspicious first:"
+    return f"\n{head}\n{text_table(rows, left=6, width=terminal_width())}"
+
+
+def _write_suspicious(path: str, labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> None:
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["place", "question", "given", "expected", "probability", "input"])
+        for each in labels:
+            given, expected = text_of(each.given), text_of(each.expected)
+            table.writerow(
+                [places[each.row], each.question, given, expected, each.probability, each.input]
+            )
+
+
+def _certificate(name: str, threshold: CertifiedThreshold) -> str:
+    text = f"{name} (the half of the rows that was not used for the fit): {threshold}"
+    return wrap(printable(text), terminal_width())
 
 
 def _facts(fitted: QuestionCalibration) -> dict[str, object]:
@@ -152,13 +242,15 @@ def _facts(fitted: QuestionCalibration) -> dict[str, object]:
         "at_bound": fitted.is_at_bound,
         "examples": fitted.n_examples,
         "nll": dict(fitted.nll),
+        "cost": fitted.cost,
         "margin": fitted.margin,
+        "rows": fitted.rows and {**vars(fitted.rows), "head": fitted.rows.head is not None},
         "threshold": None if fitted.threshold is None else fitted.threshold.to_dict(),
     }
 
 
 def _table(calibration: Calibration, names: list[str]) -> str:
-    rows = [["question", "method", "temperature", "examples", "NLL", "uncalibrated"]]
+    rows = [["question", "method", "temperature", "examples", "NLL", "uncalibrated", "cost"]]
     for name, fitted in zip(names, calibration.questions, strict=True):
         rows.append(
             [
@@ -168,6 +260,7 @@ def _table(calibration: Calibration, names: list[str]) -> str:
                 str(fitted.n_examples),
                 _number(fitted.nll.get(fitted.method)),
                 _number(fitted.nll.get("none")),
+                f"{fitted.cost:.2f}",
             ]
         )
     return text_table(rows, left=2, width=terminal_width())
@@ -201,7 +294,9 @@ def _add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
     add_table_arguments(parser)
 
 
-def _read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) -> LabelledRows:
+def _read_labelled(
+    arguments: argparse.Namespace, questions: Sequence[Question], *, may_miss: bool = False
+) -> LabelledRows:
     named: dict[str, str] = {}
     for text in arguments.target:
         name, found, column = text.partition("=")
@@ -211,7 +306,7 @@ def _read_labelled(arguments: argparse.Namespace, questions: Sequence[Question])
             raise UsageError(f"--target {name!r} is given twice: {named[name]!r} and {column!r}")
         named[name] = column
     table = read_table(arguments)
-    labels = label_columns(table, questions, named)
+    labels = label_columns(table, questions, named, may_miss=may_miss)
     return LabelledRows(table, arguments.column, tuple(questions), labels, arguments.limit)
 
 
@@ -225,17 +320,17 @@ def _open_for_rows(
     the work failed.
     """
     progress = RowProgress()
-    prompts = ("answer_style", "orders", "prompt_order", "prompt_format")
     settings = {
-        **{name: asked[name] for name in prompts},
-        "rule": asked["scoring"],
-        "prior": _checked_prior(arguments.prior),
-        "prompt_examples": read_examples_file(arguments, rows.questions),
+        **{name: asked[name] for name in PROMPT_OPTIONS},
+        "scoring": asked["scoring"],
+        "prior": checked_prior(arguments.prior),
+        "examples": read_examples_file(arguments, rows.questions),
         "progress": lambda n, total: progress(TableStep(n, n, n / total if total else 0.0, 0.0)),
         "on_skip": rows.leave_out,
     }
     try:
         with open_model(arguments, arguments.n_slots) as model:
+            progress.begin()
             yield model, settings
     finally:
         progress.erase()
@@ -246,9 +341,3 @@ def _open_for_rows(
             if len(rows.left_out) > len(shown):
                 lines.append(f"  and {len(rows.left_out) - len(shown):,} more")
             print("\n".join(lines), file=sys.stderr)
-
-
-def _checked_prior(prior: str | None) -> str | None:
-    if prior not in (None, "auto", "options", "none"):
-        raise UsageError(f"--prior must be auto, options or none here, got {prior!r}")
-    return prior

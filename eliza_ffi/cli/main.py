@@ -43,9 +43,11 @@ from .demo import add_demo_arguments, run_demo
 from .doctor import ShowVersion, add_doctor_arguments, run_doctor
 from .files import describe_os_error, read_text
 from .help import HelpFormatter, with_example
+from .label import add_labelling_arguments, run_label
 from .labelled import add_calibrate_arguments, add_evaluate_arguments, run_calibrate, run_evaluate
 from .models import add_models_arguments, run_models
 from .rank import add_rank_arguments, run_rank
+from .rerank import add_rerank_arguments, run_rerank
 from .serve import add_mcp_arguments, add_serve_arguments, run_mcp, run_serve
 
 EXIT_FAILURE = 1
@@ -55,8 +57,8 @@ EXIT_INTERRUPTED = 130
 MAX_DRAFT_TOKENS = 256
 
 OTHER_NAMES = {
-    "--choice": "--label",
-    "--label": "--choice",
+    "--option": "--label",
+    "--label": "--option",
     "--top": "-k",
     "--input": "--prompt",
     "--input-file": "--prompt-file",
@@ -76,6 +78,10 @@ LLAMA_NAMES = {
     "--flash-attn": ("-fa",),
     "--seed": ("-s",),
     "--alias": ("-a",),
+    "--n-batch": ("-b", "--batch-size"),
+    "--cache-type-k": ("-ctk",),
+    "--cache-type-v": ("-ctv",),
+    "--temperature": ("--temp",),
     "--max-tokens": ("-n", "--predict", "--n-predict"),
 }
 """Options that llama.cpp's programs have under other names. These are accepted, too."""
@@ -174,6 +180,11 @@ def build_parser() -> argparse.ArgumentParser:
     commands: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Any]] = {
         "choose": ("choose a label from a list", _add_choose_arguments, run_choose),
         "rank": ("find the most probable of many labels", add_rank_arguments, run_rank),
+        "rerank": (
+            "sort documents by their relevance for a query",
+            add_rerank_arguments,
+            run_rerank,
+        ),
         "generate": (
             "continue a prompt, streaming the text",
             _add_generate_arguments,
@@ -194,6 +205,7 @@ def build_parser() -> argparse.ArgumentParser:
             add_demo_arguments,
             run_demo,
         ),
+        "label": ("label rows of a table, one key each", add_labelling_arguments, run_label),
         "evaluate": (
             "measure decisions on a table with the right answers",
             add_evaluate_arguments,
@@ -342,7 +354,7 @@ async def _generate(
     stream = AsyncModel.of(model).stream(
         question,
         max_tokens=arguments.max_tokens,
-        shape=None if grammar is None else Gbnf(grammar),
+        schema=None if grammar is None else Gbnf(grammar),
         speculation=speculation,
         **_sampling(arguments),
     )

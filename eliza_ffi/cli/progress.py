@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from ..tables import TableStep
@@ -27,12 +29,21 @@ LABELS = {
 }
 
 
+PREPARING = "preparing the questions"
+"""Before the first row, the model may answer questions about inputs that favour no option."""
+
+
 class _ProgressLine:
     """A line of standard error that is redrawn in place and erased at the end."""
 
     def __init__(self) -> None:
         self._stream = sys.stderr
         self._n_drawn = 0
+
+    def begin(self) -> None:
+        """Say that the model measures the questions, if standard error is a terminal."""
+        if self._stream.isatty():
+            self.draw(PREPARING)
 
     def draw(self, line: str) -> None:
         """Draw `line` in place of the line before, truncated to the terminal's width."""
@@ -111,6 +122,17 @@ class RowProgress(_ProgressLine):
         if done > before:
             line += f"  {_clock(seconds * (1.0 - done) / (done - before))} left"
         return f"{line}  {bar(done, WIDTH)}"
+
+
+@contextmanager
+def preparing() -> Iterator[None]:
+    """Show that questions are prepared, until the end of the context."""
+    line = _ProgressLine()
+    line.begin()
+    try:
+        yield
+    finally:
+        line.erase()
 
 
 def _columns(stream: TextIO) -> int:

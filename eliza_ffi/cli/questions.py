@@ -12,11 +12,12 @@ from typing import Any
 
 from ..decisions.answers import name_of
 from ..decisions.layout import PROMPT_FORMATS, PROMPT_ORDERS
-from ..decisions.learning.calibration import Calibration, rule_of
 from ..decisions.questions import Choice, Predicate, Question, Score
-from ..decisions.scoring import RULES
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
+from ..evidence.auto_prompts import PRIORS
+from ..evidence.calibration import Calibration, scoring_of
+from ..evidence.scoring import SCORING_RULES
 from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows
@@ -24,7 +25,7 @@ from ..tables.rows import check_column, other_delimiter
 from .console import UsageError, add_options, given
 from .files import check_utf8, read_bytes, read_text
 
-_FOLLOWING = {"predicate": ("name",), "ask": ("choice", "name"), "score": ("level", "name")}
+_FOLLOWING = {"predicate": ("name",), "ask": ("option", "name"), "score": ("level", "name")}
 """The options that begin a question, with the options that may follow them."""
 
 
@@ -55,9 +56,9 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for option, text in (
         ("predicate", "a statement about the input, which is true or false"),
-        ("ask", "a question with the --choice options that follow as answers"),
-        ("choice", "a possible answer; repeat for each"),
-        ("score", "a question to answer on the scale of the --level options that follow"),
+        ("ask", "a question; the --option values that follow are its answers"),
+        ("option", "a possible answer; repeat for each"),
+        ("score", "a question; the --level values that follow are its scale"),
         ("level", "a level of the preceding --score, lowest first; repeat for each"),
         ("name", "the name of the preceding question"),
     ):
@@ -71,10 +72,11 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
             "--answer-style text|letters": "let the model answer with the text of an option, or "
             "with a letter (default: text)",
             "--orders N": "average over N orders of the options (default: 1)",
-            f"--scoring {'|'.join(RULES)}": "the rule that scores the options (default: "
+            f"--scoring {'|'.join(SCORING_RULES)}": "the rule that scores the options (default: "
             "constrained)",
             f"--prompt-order auto|{'|'.join(PROMPT_ORDERS)}": "what comes first in the prompt "
-            "(default: auto, the order that reads fewer tokens)",
+            "(default: auto, which depends on the model, the prompt format and the number of "
+            "questions)",
             f"--prompt-format auto|{'|'.join(PROMPT_FORMATS)}": "write the prompt as turns of a "
             "chat, or as plain text (default: auto, chat if the model answers there)",
             "--n-slots N": "slots: how many inputs the model can hold at the same time (default: "
@@ -82,6 +84,9 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
         },
     )
 
+
+PROMPT_OPTIONS = ("answer_style", "orders", "prompt_order", "prompt_format")
+"""Options for prompts, which are also keyword arguments of `decide`."""
 
 THINKING = ("think", "think_below", "think_share")
 """Options for reasoning, which are also keyword arguments of `decide`."""
@@ -114,7 +119,7 @@ def add_example_arguments(parser: argparse.ArgumentParser) -> None:
             "--examples-column NAME": "the column of --examples with the inputs (default: that of "
             "--column, or input)",
             "--prior PRIOR": "divide the probabilities by a prior: options, inputs (the rows of "
-            "the table), none, or the FILE of a calibration (default: auto)",
+            "the table) or none (default: auto)",
         },
     )
 
@@ -202,9 +207,22 @@ def read_asking(arguments: argparse.Namespace, path: str | None = None) -> dict[
     if arguments.n_slots == 0:
         raise UsageError("--n-slots must be 1 or more, got 0")
     calibration = None if path is None else read_calibration(path)
-    rule_of(calibration, arguments.scoring)
-    names = ("answer_style", "orders", "prompt_order", "prompt_format", "scoring")
-    return {**given(arguments, *names), "calibration": calibration}
+    scoring_of(calibration, arguments.scoring)
+    return {**given(arguments, *PROMPT_OPTIONS, "scoring"), "calibration": calibration}
+
+
+def checked_prior(prior: str | None, *, has_inputs: bool = False) -> str | None:
+    """Check ``--prior``. `has_inputs` says that a prior can be fitted on the rows of a table."""
+    if prior == "inputs" and not has_inputs:
+        raise UsageError(
+            "--prior inputs is not supported here: write the prior with eliza-ffi decide TABLE "
+            "--prior inputs --save-prior FILE, and pass --calibration FILE"
+        )
+    known = (*PRIORS, "inputs") if has_inputs else PRIORS
+    if prior is not None and prior not in known:
+        hint = "" if not Path(prior).exists() else "; pass a file as --calibration"
+        raise UsageError(f"--prior must be one of {', '.join(known)}, got {prior!r}{hint}")
+    return prior
 
 
 def read_table(arguments: argparse.Namespace) -> InputTable:
@@ -242,7 +260,7 @@ def _from_options(parts: Sequence[tuple[str, str]]) -> tuple[Question, ...]:
         if kind in _FOLLOWING:
             asked.append((kind, text, {part: [] for part in _FOLLOWING[kind]}))
         elif not asked or kind not in asked[-1][2]:
-            before = {"choice": "--ask", "level": "--score", "name": "a question"}[kind]
+            before = {"option": "--ask", "level": "--score", "name": "a question"}[kind]
             raise UsageError(f"--{kind} {text!r} must follow {before}")
         else:
             asked[-1][2][kind].append(text)
@@ -262,11 +280,11 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
     for option in parts.keys() - {"name"}:
         if (n := len(parts[option])) < 2:
             hint = f": repeat --{option} for each" if "," in "".join(parts[option]) else ""
-            raise UsageError(f"--{kind} {text!r} needs 2 or more --{option} options, got {n}{hint}")
+            raise UsageError(f"--{kind} {text!r} needs 2 or more of --{option}, got {n}{hint}")
     if kind == "predicate":
         return Predicate(text, name)
     if kind == "ask":
-        return Choice(text, parts["choice"], name)
+        return Choice(text, parts["option"], name)
     return Score(text, parts["level"], name)
 
 

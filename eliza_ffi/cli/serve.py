@@ -25,6 +25,7 @@ from .questions import (
     THINKING,
     add_asking_arguments,
     add_deciding_arguments,
+    checked_prior,
     read_asking,
     read_calibration,
     read_question_file,
@@ -45,29 +46,48 @@ NEEDED = (
 )
 """The modules of the extra ``serve``, to check before a server starts."""
 
+SAMPLING = (
+    *("temperature", "top_k", "top_p", "min_p"),
+    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
+)
+"""The options with the default settings of sampling."""
+
 EPILOG = """\
-Endpoints: POST /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/decisions
-and /v1/systemone; GET /, /v1/models, /health, /metrics and /openapi.json. After SIGTERM or SIGINT
-it finishes the running requests, then exits; a second signal exits immediately.
+Endpoints: POST /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/rerank,
+/v1/decisions, /v1/decisions/batch and /v1/systemone; GET /, /v1/models, /v1/models/NAME, /health,
+/healthz, /readyz, /livez, /metrics and /openapi.json. After SIGTERM or SIGINT it finishes the
+running requests, then exits; a second signal exits immediately.
 """
+
+LLAMA_SERVER_FLAGS = (
+    ("--jinja",),
+    ("--embedding", "--embeddings"),
+    ("--metrics",),
+    ("-cb", "--cont-batching"),
+    ("--cache-prompt",),
+    ("--ui", "--webui"),
+)
+"""Flags that turn on parts of llama-server which this server always has. They are accepted, so that
+a command line of llama-server works, and have no effect."""
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
+    for names in LLAMA_SERVER_FLAGS:
+        parser.add_argument(*names, action="store_true", help=argparse.SUPPRESS)
     add_options(
         parser.add_argument_group("server"),
         {
             "--port N": "port to listen on; 0 = any free port (default: 8080)",
             "--alias NAME": "name of the model in responses (default: its file name without the "
             "extension, or its name on Hugging Face)",
-            "--queue N": "maximum number of waiting requests; further ones are rejected (default: "
-            "256)",
         },
     )
-    parser.set_defaults(port=8080, queue=256)
+    parser.set_defaults(port=8080)
     _add_access_arguments(parser)
+    _add_default_arguments(parser)
     _add_set_arguments(parser)
-    add_model_arguments(parser)
+    add_model_arguments(parser, decides=True)
 
 
 def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,31 +103,72 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_access_arguments(parser)
     _add_set_arguments(parser)
-    add_model_arguments(parser)
-    parser.set_defaults(alias=None, queue=0)
+    add_model_arguments(parser, decides=True)
+    parser.set_defaults(alias=None, max_tokens=0, **dict.fromkeys(SAMPLING))
+
+
+def _add_default_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "defaults",
+        "For requests that do not say otherwise. Labels have no maximum length, and only text "
+        "without a constraint or tools is sampled.",
+    )
+    add_options(
+        group,
+        {
+            "--max-tokens N": "generate at most N tokens; 0 = no limit (default: 0, but 16 for "
+            "/v1/completions)",
+            "--temperature TEMPERATURE": "sampling temperature: 0 = greedy (default: 1)",
+            "--top-k TOP_K": "sample only from the TOP_K most probable tokens; 0 = off "
+            "(default: 0)",
+            "--top-p TOP_P": "sample only from the most probable tokens whose probabilities add "
+            "up to TOP_P; 1 = off (default: 1)",
+            "--min-p MIN_P": "sample only tokens that are at least MIN_P times as probable as the "
+            "most probable one; 0 = off (default: 0)",
+            "--repeat-penalty REPEAT_PENALTY": "make tokens of the recent text less probable; "
+            "1 = off (default: 1)",
+            "--presence-penalty PENALTY": "make tokens of the recent text less probable by a "
+            "constant; 0 = off (default: 0)",
+            "--frequency-penalty PENALTY": "make tokens of the recent text less probable, for each "
+            "time that they occur; 0 = off (default: 0)",
+        },
+    )
+    group.set_defaults(max_tokens=0)
 
 
 def _add_access_arguments(parser: argparse.ArgumentParser) -> None:
+    limits = parser.add_argument_group("limits")
+    add_options(
+        limits,
+        {
+            "--queue N": "maximum number of waiting requests; further ones are rejected (default: "
+            "256)",
+            "--deadline SECONDS": "time limit of a request, waiting included (default: 600)",
+            "--max-body N": "maximum size of a request's body in MiB (default: 1)",
+        },
+    )
+    limits.set_defaults(queue=256, deadline=600.0, max_body=1)
     group = parser.add_argument_group(
         "access", "without these options, only programs on this machine have access"
     )
     add_options(
         group,
         {
-            "--host ADDRESS": "address to listen on (default: 127.0.0.1)",
-            "--api-key-file FILE": "require an API key from FILE, which has a key in each line; # "
-            f"begins a comment line (default: the key in {KEY_VARIABLE}, if set)",
+            "--host ADDRESS": "address to listen on, or the path of a Unix socket, which needs a "
+            "slash (default: 127.0.0.1)",
+            "--api-key-file FILE": "require an API key from FILE; each line is KEY, or NAME KEY "
+            "with a name for the log; # begins a comment line (default: the key in "
+            f"{KEY_VARIABLE}, if set)",
             "--without-key": "accept requests without an API key even if other machines can reach "
             "the address",
             "--cors-origin ORIGIN ...": "allow requests from web pages of ORIGIN, * = any; repeat "
             "for more (default: none)",
             "--allowed-host NAME ...": "accept this host name besides localhost; repeat for more",
-            "--deadline SECONDS": "time limit of a request, waiting included (default: 600)",
-            "--log-requests": "log a line for each request: its x-request-id, path, status and "
-            "duration",
+            "--log-requests": "log a line for each request: its x-request-id, path, status, "
+            "duration, tokens and finish reason",
         },
     )
-    group.set_defaults(host="127.0.0.1", deadline=600.0)
+    group.set_defaults(host="127.0.0.1")
 
 
 def _add_set_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,8 +176,7 @@ def _add_set_arguments(parser: argparse.ArgumentParser) -> None:
         "named questions",
         "A request to /v1/decisions or /v1/systemone with the name as `model` needs no questions. "
         "The name is that of the file, up to the first dot: tickets.json and "
-        "tickets.calibration.json belong together. A calibration or a prior contains its "
-        "questions.",
+        "tickets.calibration.json belong together. A calibration contains its questions.",
     )
     add_options(
         group,
@@ -125,10 +185,9 @@ def _add_set_arguments(parser: argparse.ArgumentParser) -> None:
             "folder: its .json and .toml files, in which NAME.calibration.json is the calibration "
             "of NAME",
             "--calibration FILE ...": "apply this calibration, a file written by eliza-ffi "
-            "calibrate (repeat for more)",
-            "--prior PRIOR ...": "divide the probabilities by a prior: a FILE written by "
-            "eliza-ffi decide --save-prior for the set with its name (repeat for more), or "
-            "options or none for all questions (default: auto)",
+            "calibrate (or eliza-ffi decide --save-prior; repeat for more)",
+            "--prior PRIOR": "divide the probabilities by a prior: options or none, for all "
+            "questions without a calibration (default: auto)",
         },
     )
     add_deciding_arguments(group)
@@ -154,21 +213,22 @@ def _is_installed(module: str) -> bool:
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     _check_modules(NEEDED, "serve")
-    from ..serve import server  # not at the top, because its dependencies are optional
+    from ..serve import endpoint, server  # not at the top: their dependencies are optional
 
     settings = _logged_settings(arguments)
     # Listen before loading the model, so that an address in use is reported at once.
-    with (
-        _listening_on(server.listen, settings) as listening,
-        open_model(arguments, arguments.n_slots) as model,
-    ):
-        generates = server.check_model(model, settings)
-        if not generates:
-            logging.warning("the model cannot generate text: only /v1/embeddings answers")
+    with ExitStack() as stack:
+        listening = stack.enter_context(_listening_on(server.listen, settings))
+        with server.answering_while_loading(listening, settings):
+            model = stack.enter_context(open_model(arguments, arguments.n_slots))
+            server.check_model(model, settings)
+        if model.session.kind != "decoder":
+            path = endpoint.PATHS[model.session.kind]
+            logging.warning(
+                "the model cannot generate text: only decisions and %s are answered", path
+            )
         ready = f"{settings.name} is served at {_url_of(listening)}"
-        sent = server.serve(
-            model, settings, listening, lambda: print(ready, flush=True), generates=generates
-        )
+        sent = server.serve(model, settings, listening, lambda: print(ready, flush=True))
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0
@@ -187,17 +247,20 @@ def run_mcp(arguments: argparse.Namespace) -> int:
         arguments.port = 0
     settings = _logged_settings(arguments)
     with ExitStack() as stack:
-        # Listen before loading the model, so that an address in use is reported at once.
-        listening = stack.enter_context(_listening_on(server.listen, settings)) if by_http else None
-        model = stack.enter_context(open_model(arguments, arguments.n_slots))
-        if not server.check_model(model, settings):
-            raise NotSupportedError("the model cannot generate text")
-        tools = mcp.make_mcp_server(AsyncModel.of(model), settings)
+        listening, loading = None, ExitStack()
+        if by_http:  # before loading the model, so that an address in use is reported at once
+            listening = stack.enter_context(_listening_on(server.listen, settings))
+            loading.enter_context(server.answering_while_loading(listening, settings))
+        with loading:
+            model = stack.enter_context(open_model(arguments, arguments.n_slots))
+            server.check_model(model, settings)
         if listening is None:
-            tools.run()
+            mcp.make_mcp_server(AsyncModel.of(model), settings).run()
             return 0
         ready = f"{settings.name} is served at {_url_of(listening).rstrip('/')}{mcp.PATH}"
-        sent = mcp.serve_mcp(tools, settings, listening, lambda: print(ready, flush=True))
+        sent = mcp.serve_mcp(
+            AsyncModel.of(model), settings, listening, lambda: print(ready, flush=True)
+        )
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0
@@ -219,82 +282,66 @@ def _listening_on(
     try:
         return listen(settings)
     except OSError as error:
-        address = f"{settings.host}:{settings.port}"
+        address = settings.host
+        address += "" if settings.is_unix_socket else f":{settings.port}"
         raise OSError(error.errno, error.strerror, address) from error
 
 
 def read_settings(arguments: argparse.Namespace) -> ServeSettings:
     model = read_name(arguments.model or default_model_path())
     name = str(model) if isinstance(model, HubName) else Path(model).stem
-    keys = _keys(arguments)
-    priors, prior_files = _priors(arguments.prior or ())
-    asking = {**read_asking(arguments), "prior": priors[0] if priors else None}
-    asking |= given(arguments, *THINKING)
+    keys = _keys(arguments)  # their names by key
+    decide_options = {**read_asking(arguments), "prior": checked_prior(arguments.prior)}
+    decide_options |= given(arguments, *THINKING)
     try:
         return ServeSettings(
             name=name if arguments.alias is None else arguments.alias,
             **given(arguments, "host", "port", "without_key", "deadline"),
-            keys=keys,
+            keys=tuple(keys),
+            key_names={key: name for key, name in keys.items() if name},
+            max_body=arguments.max_body * 2**20,
             cors_origins=tuple(arguments.cors_origin or ()),
             hosts=tuple(arguments.allowed_host or ()),
             n_waiting=arguments.queue,
             logs_requests=arguments.log_requests,
-            asking=asking,
-            sets=_sets(arguments, asking, prior_files),
+            max_tokens=arguments.max_tokens,
+            sampling={
+                name: value
+                for name, value in given(arguments, *SAMPLING).items()
+                if value is not None
+            },
+            decide_options=decide_options,
+            sets=_sets(arguments, decide_options),
         )
     except InvalidArgumentError as error:
         raise UsageError(str(error)) from None
 
 
-def _priors(priors: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the names of priors for all questions, at most one, and the files of priors."""
-    names = [each for each in priors if each in ("auto", "options", "none")]
-    if "inputs" in priors:
-        raise UsageError(
-            "--prior inputs needs a table: write a prior with eliza-ffi decide TABLE --prior "
-            "inputs --save-prior FILE, and pass --prior FILE"
-        )
-    if len(names) > 1:
-        raise UsageError(f"--prior is given twice for all questions: {names[0]} and {names[1]}")
-    return names, [each for each in priors if each not in names]
-
-
 def _sets(
-    arguments: argparse.Namespace, asking: Mapping[str, Any], prior_files: Sequence[str]
+    arguments: argparse.Namespace, decide_options: Mapping[str, Any]
 ) -> dict[str, QuestionSet]:
     files, found = _files_in(arguments.questions or ())
     questions = _by_name(files, read_question_file)
     calibrations = _by_name([*(arguments.calibration or ()), *found], read_calibration)
-    priors = _by_name(prior_files, read_calibration)
-    both = calibrations.keys() & priors.keys()
-    if both:
-        raise UsageError(
-            f"the set {min(both)!r} has a --calibration and a --prior: a calibration contains a "
-            "prior"
-        )
-    learned = calibrations | priors
-    names = dict.fromkeys((*questions, *learned))
+    names = dict.fromkeys((*questions, *calibrations))
     without = [name for name in names if name not in calibrations]
     if arguments.abstain is not None and without:
         raise UsageError(f"--abstain risk requires a --calibration for the set {without[0]!r}")
     if not names and (arguments.abstain or arguments.min_probability):
-        raise UsageError(
-            "--abstain and --min-probability require --questions, --calibration or the FILE of a "
-            "--prior"
-        )
+        raise UsageError("--abstain and --min-probability require --questions or --calibration")
     own = given(arguments, "min_probability", "abstain")
     sets = {}
     for name in names:
-        asked = questions[name] if name in questions else learned[name].asked
+        asked = questions[name] if name in questions else calibrations[name].asked
         if name not in questions and len(asked) > 1 and any(each.name is None for each in asked):
             raise UsageError(
                 f"the set {name!r} has questions without a name: give --questions, too"
             )
         fitted: dict[str, Any] = {}
-        if name in learned:  # fitted without reasoning
-            fitted = {"prior" if name in priors else "calibration": learned[name]}
+        if name in calibrations:  # fitted without reasoning
+            fitted = {"calibration": calibrations[name], "prior": None}
             fitted |= {"think": 0, "think_below": 1.0, "think_share": 1.0}
-        sets[name] = QuestionSet(name, asked, {**asking, **own, **fitted})
+        sets[name] = QuestionSet(name, asked, {**decide_options, **own, **fitted})
     return sets
 
 
@@ -325,17 +372,24 @@ def _by_name(paths: Sequence[str | Path], read: Callable[[Path], T]) -> dict[str
     return found
 
 
-def _keys(arguments: argparse.Namespace) -> tuple[str, ...]:
+def _keys(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the API keys, each with its name; "" = it has none."""
     if arguments.api_key_file is not None:
         lines = [line.strip() for line in read_text(arguments.api_key_file).splitlines()]
-        keys = tuple(line for line in lines if line and not line.startswith("#"))
+        keys = {}
+        for line in lines:
+            if line and not line.startswith("#"):
+                name, _, key = line.rpartition(" ")
+                keys[key] = name.strip()
         if not keys:
             raise UsageError(f"{arguments.api_key_file} contains no API key")
         return keys
-    key = os.environ.get(KEY_VARIABLE)
-    return () if key is None else (key,)
+    only = os.environ.get(KEY_VARIABLE)
+    return {} if only is None else {only: ""}
 
 
 def _url_of(listening: socket.socket) -> str:
+    if isinstance(listening.getsockname(), str):
+        return f"unix:{listening.getsockname()}"
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

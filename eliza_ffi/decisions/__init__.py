@@ -13,9 +13,6 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from .answers import (
     Answer,
     ChoiceAnswer,
@@ -29,26 +26,16 @@ from .answers import (
     score_confidence,
     systemone_answer,
 )
-from .learning.calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
 from .prompt_settings import WritePrompt
 from .prompts import RenderedQuestion, ShownOption, ask, input_text
 from .questions import Choice, Level, MultiLabel, Option, Predicate, Question, Score
 from .wire import as_questions, question_from, question_to
 
-if TYPE_CHECKING:
-    from .learning.fitting import calibrate
-    from .learning.metrics import QuestionReport
-    from .learning.report import DecisionReport, evaluate
-
 __all__ = [
-    "METHODS",
     "Answer",
-    "Calibration",
-    "CalibrationMethod",
     "Choice",
     "ChoiceAnswer",
     "Decision",
-    "DecisionReport",
     "DecisionUsage",
     "Level",
     "MultiLabel",
@@ -57,8 +44,6 @@ __all__ = [
     "Predicate",
     "PredicateAnswer",
     "Question",
-    "QuestionCalibration",
-    "QuestionReport",
     "RenderedQuestion",
     "Score",
     "ScoreAnswer",
@@ -66,27 +51,11 @@ __all__ = [
     "WritePrompt",
     "as_questions",
     "ask",
-    "calibrate",
     "choice_confidence",
     "decisions_answer",
-    "evaluate",
     "input_text",
     "question_from",
     "question_to",
     "score_confidence",
     "systemone_answer",
 ]
-
-_MODULE_OF = {
-    "DecisionReport": "learning.report",
-    "QuestionReport": "learning.metrics",
-    "calibrate": "learning.fitting",
-    "evaluate": "learning.report",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name that decisions do not need, when it is first used."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)

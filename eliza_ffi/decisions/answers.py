@@ -7,13 +7,25 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 from .._lazy import lazy_property
 from ..checks import check_kind, check_number, check_several, check_whole, short_repr, wrong
 from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
-from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, value_text
+from .questions import (
+    A,
+    Choice,
+    MultiLabel,
+    Predicate,
+    Question,
+    Score,
+    V,
+    Value,
+    plain_value,
+    text_of,
+    value_text,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +46,22 @@ class _Answer:
     certified : bool or None
         Whether the probability of the most probable option is high enough that few such answers
         are wrong. None without a calibration that was fitted with a risk.
-    set : tuple or None
+    prediction_set : tuple or None
         The options that may be right: with a probability of 1 - risk, the right one is among them.
         For a score, the labels of its levels. It can be empty. None without a calibration that was
         fitted with a risk.
+    unfamiliar : bool or None
+        Whether the input is not like the examples that a calibration with a head was fitted to, so
+        that the answer may be wrong however probable it is. About 5 % of inputs that are like the
+        examples are marked, too. None without such a calibration.
     """
 
     name: str | None = None
     allowed_probability: float | None = None
     abstained: bool = False
     certified: bool | None = None
-    set: tuple[Value, ...] | None = None
+    prediction_set: tuple[Value, ...] | None = None
+    unfamiliar: bool | None = None
 
     def _described(self, value: object, probability: str) -> str:
         end = ", abstained" if self.abstained else ""
@@ -83,12 +100,12 @@ class PredicateAnswer(_Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceAnswer(_Answer):
+class ChoiceAnswer(_Answer, Generic[V]):
     """Hold the answer to a :class:`~eliza_ffi.decisions.Choice`.
 
     Attributes
     ----------
-    options : tuple of (str or bool, float)
+    options : tuple of (value, float)
         All options with their probabilities, in the order of the question. If the question has more
         than 255 options: the `top` most probable ones, most probable first.
     rest : float
@@ -97,22 +114,22 @@ class ChoiceAnswer(_Answer):
         The number of options of the question; 0 = all are in `options`.
     """
 
-    options: tuple[tuple[Value, float], ...]
+    options: tuple[tuple[V, float], ...]
     rest: float = 0.0
     n_options: int = 0
 
     @property
-    def choice(self) -> Value:
+    def choice(self) -> V:
         """The most probable option; in a tie, the first one of the question."""
         return max(self.options, key=lambda option: option[1])[0]
 
     @property
-    def value(self) -> Value | None:
+    def value(self) -> V | None:
         """The choice; None if the model abstained."""
         return None if self.abstained else self.choice
 
     @property
-    def probabilities(self) -> Mapping[Value, float]:
+    def probabilities(self) -> Mapping[V, float]:
         """The probability of each option."""
         return MappingProxyType(dict(self.options))
 
@@ -131,11 +148,11 @@ class ChoiceAnswer(_Answer):
         """The probabilities of `options`."""
         return tuple(probability for _, probability in self.options)
 
-    def ranked(self) -> list[tuple[Value, float]]:
+    def ranked(self) -> list[tuple[V, float]]:
         """Return `options`, most probable first."""
         return sorted(self.options, key=lambda option: option[1], reverse=True)
 
-    def top(self, n: int = 5) -> list[tuple[Value, float]]:
+    def top(self, n: int = 5) -> list[tuple[V, float]]:
         """Return the n most probable of `options`, most probable first."""
         return self.ranked()[: check_whole("n", n, 1)]
 
@@ -191,40 +208,54 @@ class ScoreAnswer(_Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiLabelAnswer:
+class MultiLabelAnswer(Generic[V]):
     """Hold the answer to :class:`~eliza_ffi.decisions.MultiLabel`.
 
     Attributes
     ----------
     name : str or None
         The name of the question.
-    answers : tuple of (str or bool, PredicateAnswer)
-        Each label with its answer, which says whether the label fits.
+    answers : tuple of (value, PredicateAnswer)
+        Each label with its answer, which says whether the label fits. The fields `certified` and
+        `abstained` of such an answer are about this label alone.
+    abstained : bool
+        Whether the answer for at least one label is less probable than `min_probability`, or the
+        whole answer is not certified with ``abstain="risk"``.
+    certified : bool or None
+        Whether `probability` is high enough that few such answers are wrong, where an answer is
+        wrong if at least one label is. None without a calibration that was fitted with a risk.
     """
 
     name: str | None = None
-    answers: tuple[tuple[Value, PredicateAnswer], ...]
+    answers: tuple[tuple[V, PredicateAnswer], ...]
+    abstained: bool = False
+    certified: bool | None = None
 
     @property
-    def value(self) -> tuple[Value, ...]:
-        """The labels with a probability of at least 0.5, except where the model abstained."""
-        return tuple(label for label, answer in self.answers if answer.value)
+    def labels(self) -> tuple[V, ...]:
+        """The labels with a probability of at least 0.5; none if no label fits."""
+        return tuple(label for label, answer in self.answers if answer.probability >= 0.5)
 
     @property
-    def probabilities(self) -> Mapping[Value, float]:
+    def value(self) -> tuple[V, ...] | None:
+        """The labels that fit; None if the model abstained."""
+        return None if self.abstained else self.labels
+
+    @property
+    def probability(self) -> float:
+        """The product of the probabilities of the labels' answers, whether yes or no."""
+        return math.prod(max(answer.distribution) for _, answer in self.answers)
+
+    @property
+    def probabilities(self) -> Mapping[V, float]:
         """The probability that each label fits. These probabilities need not sum to 1."""
         return MappingProxyType({label: answer.probability for label, answer in self.answers})
 
     @property
-    def abstained(self) -> bool:
-        """Whether the model abstained on at least one label."""
-        return any(answer.abstained for _, answer in self.answers)
-
-    @property
-    def certified(self) -> bool | None:
-        """Whether the answers for all labels are certified; None if that is unknown."""
-        each = [answer.certified for _, answer in self.answers]
-        return None if None in each else all(each)
+    def unfamiliar(self) -> bool | None:
+        """Whether the input is unfamiliar to the head of any label; None without heads."""
+        found = [each.unfamiliar for _, each in self.answers if each.unfamiliar is not None]
+        return any(found) if found else None
 
     @property
     def confidence(self) -> float:
@@ -232,7 +263,8 @@ class MultiLabelAnswer:
         return min(answer.confidence for _, answer in self.answers)
 
     def __repr__(self) -> str:
-        return f"MultiLabelAnswer({short_repr(self.value)} of {len(self.answers)} labels)"
+        end = ", abstained" if self.abstained else ""
+        return f"MultiLabelAnswer({short_repr(self.value)} of {len(self.answers)} labels{end})"
 
 
 SingleAnswer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer"
@@ -267,7 +299,7 @@ class DecisionUsage:
 
 
 @dataclass(frozen=True, eq=False)
-class Decision(Mapping[str, Any]):
+class Decision(Mapping[str, A]):
     """Map the names of the questions about one input to their answers.
 
     The name of an unnamed question is its position, ``"0"`` for the first one. You can also look up
@@ -286,16 +318,17 @@ class Decision(Mapping[str, Any]):
         What the model wrote before it answered; None without ``think=``.
     """
 
-    answers: tuple[Answer, ...]
+    answers: tuple[A, ...]
     usage: DecisionUsage
     calibrated: bool = False
     reasoning: str | None = None
 
     @lazy_property
-    def _by_name(self) -> dict[str, Answer]:
-        return {name_of(answer.name, i): answer for i, answer in enumerate(self.answers)}
+    def _by_name(self) -> dict[str, A]:
+        answers: tuple[Any, ...] = self.answers
+        return {name_of(answer.name, i): answer for i, answer in enumerate(answers)}
 
-    def __getitem__(self, name: str | int) -> Answer:
+    def __getitem__(self, name: str | int) -> A:
         try:
             return self.answers[name] if isinstance(name, int) else self._by_name[name]
         except IndexError:  # mappings raise KeyError
@@ -308,7 +341,8 @@ class Decision(Mapping[str, Any]):
         return len(self._by_name)
 
     def __repr__(self) -> str:
-        values = {name: answer.value for name, answer in self.items()}
+        answers: Mapping[str, Any] = self
+        values = {name: answer.value for name, answer in answers.items()}
         return f"Decision({short_repr(values)}, {len(self)} answers)"
 
     def to_dict(self) -> dict[str, Any]:
@@ -317,10 +351,11 @@ class Decision(Mapping[str, Any]):
         The keys are ``answers``, ``calibrated`` and ``usage``, and ``reasoning`` if the model has
         reasoned.
         """
+        answers: tuple[Any, ...] = self.answers
         reasoning = {} if self.reasoning is None else {"reasoning": self.reasoning}
         return {
             **reasoning,
-            "answers": [decisions_answer(answer) for answer in self.answers],
+            "answers": list(map(decisions_answer, answers)),
             "calibrated": self.calibrated,
             "usage": {
                 "input_tokens": self.usage.input_tokens,
@@ -353,7 +388,7 @@ def answer_of(
 
     The probabilities are in the order of the question's values. The model abstains if the highest
     one is below `min_probability`, or if `abstained` is true. `certificate` has the fields
-    `certified` and `set`.
+    `certified`, `prediction_set` and `unfamiliar`.
     """
     p = list(map(float, probabilities))
     rest: dict[str, Any] = {
@@ -435,9 +470,13 @@ def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
 
 
 def collect(
-    question: Question, answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer]
+    question: Question,
+    answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer],
 ) -> Answer:
-    """Combine the answers to the parts of a question, which :func:`expand` returned."""
+    """Combine the answers to the parts of a question, which :func:`expand` returned.
+
+    The model abstains from the whole answer if it abstained from a part.
+    """
     if not isinstance(question, MultiLabel):
         return answers[0]
     labelled = tuple(
@@ -445,7 +484,8 @@ def collect(
         for label, answer in zip(question.labels, answers, strict=True)
         if isinstance(answer, PredicateAnswer)
     )
-    return MultiLabelAnswer(name=question.name, answers=labelled)
+    abstained = any(answer.abstained for answer in answers)
+    return MultiLabelAnswer(name=question.name, answers=labelled, abstained=abstained)
 
 
 def decisions_answer(answer: Answer) -> dict[str, Any]:
@@ -458,9 +498,11 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
     if isinstance(answer, PredicateAnswer):
         fields: dict[str, Any] = {"type": "predicate", **name, "probability": answer.probability}
     elif isinstance(answer, ChoiceAnswer):
-        fields = {"type": "choice", **name, "choice": answer.choice}
+        fields = {"type": "choice", **name, "choice": plain_value(answer.choice)}
         fields["confidence"] = answer.confidence
-        fields["probabilities"] = [{"value": v, "probability": p} for v, p in answer.options]
+        fields["probabilities"] = [
+            {"value": plain_value(value), "probability": p} for value, p in answer.options
+        ]
         if answer.n_options:
             fields |= {"rest": answer.rest, "n_options": answer.n_options}
     elif isinstance(answer, ScoreAnswer):
@@ -471,7 +513,7 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
             for i, (label, p) in enumerate(answer.levels)
         ]
     else:
-        fields = {"type": "labels", **name, "labels": list(answer.value)}
+        fields = {"type": "labels", **name, "labels": list(answer.labels)}
         pairs = answer.probabilities.items()
         fields["probabilities"] = [{"value": v, "probability": p} for v, p in pairs]
     return fields | _extras(answer)
@@ -493,7 +535,7 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
     if isinstance(answer, PredicateAnswer):
         fields: dict[str, Any] = {"type": "noul", "noul": answer.probability}
     elif isinstance(answer, ChoiceAnswer):
-        texts = [value for value, _ in answer.options if isinstance(value, str)]
+        texts = [text_of(value) for value, _ in answer.options if not isinstance(value, bool)]
         fields = {"type": "choice", "choice": value_text(answer.choice, texts)}
         fields["probabilities"] = {value_text(value, texts): p for value, p in answer.options}
         fields["confidence"] = answer.confidence
@@ -511,10 +553,30 @@ def _extras(answer: Answer) -> dict[str, Any]:
         fields["abstained"] = True
     if answer.certified is not None:
         fields["certified"] = answer.certified
+    if answer.unfamiliar is not None:
+        fields["unfamiliar"] = answer.unfamiliar
     if isinstance(answer, MultiLabelAnswer):
         return fields
     if answer.allowed_probability is not None:
         fields["allowed_probability"] = answer.allowed_probability
-    if answer.set is not None:
-        fields["set"] = list(answer.set)
+    if answer.prediction_set is not None:
+        fields["prediction_set"] = list(map(plain_value, answer.prediction_set))
     return fields
+
+
+def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:
+    """Yield the name of each single answer with the answer."""
+    for i, answer in enumerate(decision.answers):
+        name = name_of(answer.name, i)
+        if isinstance(answer, MultiLabelAnswer):
+            for label, each in answer.answers:
+                yield f"{name}: {label}", each
+        else:
+            yield name, answer
+
+
+def most_probable(answer: Any) -> Any:
+    """Return the most probable answer, even if the model abstained."""
+    if hasattr(answer, "choice"):
+        return answer.choice
+    return answer.label if hasattr(answer, "label") else answer.probability >= 0.5

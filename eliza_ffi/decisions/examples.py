@@ -5,31 +5,20 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_several, found, wrong
-from ..errors import ContextFullError, InvalidArgumentError
-from ..session.batches import OnError, run_many
-from ..session.task import Task
+from ..errors import InvalidArgumentError
 from ..terminal import counted
 from .answers import name_of
-from .asking import N_MASSES, QuestionPlan, WantedHidden, is_of_row, score_run
-from .models.model_asking import decision_model_of
-from .prompt_settings import PromptSettings
-from .prompts import AskedQuestion, input_text
+from .prompts import AskedQuestion
 from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, text_of
-from .scoring import QuestionScores
-
-Progress = Callable[[int, "int | None"], Any]
-"""Takes the number of finished inputs and the number of all inputs."""
-
-OnSkip = Callable[[int, str], Any]
-"""Takes the index of a skipped example and the reason."""
 
 UNTOLD = -1
 """The target of a question that an example does not answer."""
@@ -103,9 +92,9 @@ def read_examples(questions: Sequence[Question], examples: Iterable[tuple[Any, A
 
     The name of an unnamed question is its index, ``"0"`` for the first. If there is only one
     question, its right answer can take the place of the mapping. The answer to a predicate is a
-    bool, to a choice the value of the option, to a score the level in a form that :func:`level_of`
-    accepts, and to labels a list of the labels that fit. A question is unanswered if its name is
-    missing or its answer is None. Errors name the example.
+    bool, 1 or 0; to a choice the value of the option; to a score the level in a form that
+    :func:`level_of` accepts; and to labels a list of the labels that fit. A question is unanswered
+    if its name is missing or its answer is None. Errors name the example.
     """
     by_name = {name_of(question.name, i): question for i, question in enumerate(questions)}
     inputs, targets = [], []
@@ -128,129 +117,6 @@ def read_examples(questions: Sequence[Question], examples: Iterable[tuple[Any, A
         targets.append(row)
     n_questions = len(named_questions(questions))
     return Examples(tuple(inputs), np.array(targets, dtype=np.intp).reshape(-1, n_questions))
-
-
-def is_made(model: Any, how: PromptSettings) -> bool:
-    """Return whether a model is a decision model, and the questions have its own format."""
-    session = getattr(model, "session", None)
-    return session is not None and how.prompt is None and decision_model_of(session) is not None
-
-
-def ask_examples(
-    model: Any,
-    inputs: Sequence[Any],
-    questions: Sequence[AskedQuestion],
-    wanted: NDArray[np.bool_],
-    how: PromptSettings,
-    *,
-    whole: bool,
-    called: str = "example",
-    progress: Progress | None = None,
-    on_skip: OnSkip | None = None,
-    stream: Mapping[str, Any] | None = None,
-    hidden: WantedHidden | None = None,
-) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
-    """Ask about each input the questions that are `wanted`, shape [n_inputs, n_questions].
-
-    Inputs with the same set of questions are processed as one batch. `called` is the word for an
-    input in errors. `on_skip` gets the index of each input that cannot be used, and the reason. If
-    it is None, or if no input can be used, an error with this reason is raised.
-
-    Returns
-    -------
-    list of list of QuestionScores
-        For each question, the scores of the inputs about which it was asked, in order.
-    array of bool, shape [n_inputs, n_questions]
-        Which questions were asked about which inputs: `wanted` without the skipped inputs.
-    """
-
-    groups: dict[tuple[int, ...], list[int]] = {}  # the inputs of each set of questions
-    for row in np.flatnonzero(wanted.any(axis=1)).tolist():
-        groups.setdefault(tuple(np.flatnonzero(wanted[row]).tolist()), []).append(row)
-    total = sum(map(len, groups.values()))
-    answers: dict[int, Any] = {}  # for each input, the reason to skip it or its scores by question
-    for group, rows in groups.items():
-
-        def failed(place: int, error: Exception, rows: Sequence[int] = rows) -> str:
-            if not is_of_row(error):
-                raise error
-            row, why = rows[place], str(error)
-            is_long = isinstance(error, ContextFullError)
-            if is_long:
-                why = f"an input of {len(input_text(inputs[row])):,} characters: {why}"
-            if on_skip is None:
-                kind = ContextFullError if is_long else InvalidArgumentError
-                raise kind(f"{called} {row}: {why}") from error
-            return why
-
-        answered = ask_many(
-            model,
-            [inputs[row] for row in rows],
-            [questions[i] for i in group],
-            how,
-            whole=whole,
-            on_error=failed,
-            progress=_after(len(answers), total, progress),
-            stream=stream,
-            hidden=hidden and hidden.of(group),
-        )
-        for row, scores in zip(rows, answered, strict=True):
-            is_skipped = isinstance(scores, str)
-            answers[row] = scores if is_skipped else dict(zip(group, scores, strict=True))
-    skipped = {row: why for row, why in sorted(answers.items()) if isinstance(why, str)}
-    asked = wanted.copy()
-    for row, why in skipped.items():
-        asked[row] = False
-        assert on_skip is not None, "without on_skip the error was raised"
-        on_skip(row, why)
-    if skipped and len(skipped) == total:
-        first, why = next(iter(skipped.items()))
-        raise InvalidArgumentError(f"no {called} can be used; {called} {first}: {why}")
-    scores = [
-        [answers[row][i] for row in np.flatnonzero(asked[:, i]).tolist()]
-        for i in range(len(questions))
-    ]
-    return scores, asked
-
-
-def ask_many(
-    model: Any,
-    inputs: Sequence[Any],
-    questions: Sequence[AskedQuestion],
-    how: PromptSettings,
-    *,
-    whole: bool,
-    on_error: OnError,
-    progress: Progress | None,
-    stream: Mapping[str, Any] | None,
-    hidden: WantedHidden | None,
-) -> list[Any]:
-    """Return the scores of the questions for each input, or what `on_error` returns for it.
-
-    The first :data:`N_MASSES` inputs have allowed probabilities.
-    """
-    session = model.session
-    plan = QuestionPlan(session, questions, how, joint=whole, stream=stream, hidden=hidden)
-    plan.about(session, "a test")  # if the questions are invalid, fail here and not for each input
-
-    def task(numbered: tuple[int, Any]) -> Task[Any]:
-        place, given = numbered
-        asking = plan.about(session, given, allowed_probability=place < N_MASSES)
-        return Task(session, score_run(session, asking.args), read=asking.scores)
-
-    return run_many(
-        enumerate(inputs),
-        task,
-        at_once=session.decisions_at_once(None),
-        total=len(inputs),
-        progress=progress,
-        on_error=on_error,
-    )
-
-
-def _after(before: int, total: int, progress: Progress | None) -> Progress | None:
-    """Wrap `progress` for a batch that starts after `before` of `total` inputs are finished."""
-    return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def _pair(index: int, example: Any, names: Sequence[str]) -> tuple[Any, Mapping[str, Any]]:
@@ -279,9 +145,11 @@ def _targets(question: Question, answer: Any) -> list[int]:
     if isinstance(question, Choice):
         return [_index_of(answer, question.values)]
     if isinstance(question, Predicate):
-        if not isinstance(answer, bool | np.bool_):
+        is_truth = isinstance(answer, bool | np.bool_)
+        is_number = isinstance(answer, int | float | np.number) and answer in (0, 1)
+        if not (is_truth or is_number):
             raise InvalidArgumentError(
-                f"the answer to a predicate must be True or False, got {answer!r}"
+                f"the answer to a predicate must be True or False, or 1 or 0, got {answer!r}"
             )
         return [0 if answer else 1]
     if isinstance(answer, str) or not isinstance(answer, Iterable):
@@ -311,6 +179,9 @@ def _number(text: str) -> float | None:
 
 def _index_of(answer: Any, values: Sequence[Value]) -> int:
     value = bool(answer) if isinstance(answer, np.bool_) else answer
-    if isinstance(value, str | bool) and value in values:
+    if isinstance(value, str | bool | Enum) and value in values:
         return values.index(value)
+    texts = [text_of(each) if isinstance(each, Enum) else None for each in values]
+    if isinstance(value, str) and value in texts:
+        return texts.index(value)
     raise InvalidArgumentError(f"expected one of {', '.join(map(repr, values))}, got {answer!r}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .._lazy import once_for_each
 from ..errors import ModelError
 from ..structured.json_text import json_text
 from .models.gguf_metadata import read_metadata
@@ -24,19 +25,33 @@ def fingerprint_of(model: Any) -> str:
 
     It consists of the size of the file and a hash of the following: the model's dimensions and
     chat template, samples of the file, samples of each adapter's file with its scale, and the
-    decision template and temperatures of a decision model. Each file is sampled at 256 positions,
+    decision template and temperatures of a decision model, and the prefixes that were given for an
+    embedding model. Each file is sampled at 256 positions,
     as the library does for saved prompts. Two models that differ only between the samples have the
-    same fingerprint.
+    same fingerprint. The fingerprint of an encoder that was opened with the model follows after a
+    plus sign.
     """
-    facts: Mapping[str, Any] = model.describe()["model"]
+    facts = model.describe()
+    own = _fingerprint(facts["model"])
+    return f"{own}+{_fingerprint(facts['encoder'])}" if "encoder" in facts else own
+
+
+def _fingerprint(facts: Mapping[str, Any]) -> str:
     file = file_fingerprint(facts["path"])
     parts: list[Any] = [file, [facts.get(name) for name in FACTS]]
     if facts.get("decision_type"):
         entries = read_metadata(facts["path"], _is_of_decisions)
         parts.append(sorted((name, repr(value)) for name, value in entries.items()))
+    for name in ("input_prefix", "option_prefix"):
+        if name in facts:  # otherwise those of the model's family
+            parts.append([name, facts[name]])
     for adapter in facts.get("lora") or ():
         parts.append([file_fingerprint(adapter["path"]), float(adapter["scale"]).hex()])
     return f"{file.partition('-')[0]}-{_digest(json_text(parts).encode())}"
+
+
+fingerprint_once = once_for_each(fingerprint_of)
+"""Return the fingerprint of a session, which is computed once."""
 
 
 def _is_of_decisions(name: str) -> bool:

@@ -5,18 +5,24 @@
 1. A model file may name the format that the model was trained for, in the metadata
    ``eliza.prompt_format``.
 2. A model without a chat template gets plain text.
-3. The model is asked a few simple questions in its chat format. If at least
-   :data:`LEAST_CHAT_MASS` of its next-token probability falls on the options, on average, it knows
+3. The model is asked one to four simple questions in its chat format. If at least
+   :data:`MIN_CHAT_MASS` of its next-token probability falls on the options, on average, it knows
    how to answer there, and gets chat turns. Otherwise it gets plain text. This is measured once for
-   each open model, and does not depend on the inputs or the questions.
+   each model, and does not depend on the inputs or the questions.
 
-**Order.** A model file may name its order, too (``eliza.prompt_order``). Otherwise ``auto`` counts
-tokens. Let an input have n tokens, and let P prompts (a question has one for each order of its
-options) have q_1 ... q_P tokens without it. What stands before the input stays in the KV cache, so
-each input costs P * n tokens if the questions come first, and n + q_1 + ... + q_P if the input
-comes first. The cheaper order is used. Two exceptions: if there are more prompts than half of the
-slots, their beginnings do not stay in the cache, and the input comes first; and plain text has the
-questions first if there are at most that many, because its answers are much better so.
+**Order.** A custom prompt has none. Otherwise the first of these rules decides. P is the number of
+prompts for an input: one for each question and each order of its options.
+
+1. A model file may name its order, too, in the metadata ``eliza.prompt_order``.
+2. A single prompt has the question first.
+3. If the beginnings of so many prompts would take more than half of the KV cache, in tokens or in
+   the number of texts that it keeps, the input comes first.
+4. Plain text has the questions first, because its answers are much better so.
+5. For a single input, the input comes first.
+6. For many inputs, the order that reads fewer tokens is used. Let an input have n tokens, and the
+   prompts q_1 ... q_P tokens without it. The text before the input stays in the KV cache, so each
+   input costs P * n tokens if the questions come first, and n + q_1 + ... + q_P if the input comes
+   first.
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ MAX_ORDERS = 64
 DEFAULT_PROMPT = "default"
 """The name of the built-in prompts."""
 
-LEAST_CHAT_MASS = 0.25
+MIN_CHAT_MASS = 0.25
 """The least mean allowed probability of the probes for which ``auto`` uses the chat format."""
 
 WritePrompt: TypeAlias = "Callable[[str, RenderedQuestion], str | Prompt | Messages]"
@@ -64,7 +70,7 @@ class PromptArguments(TypedDict, total=False):
     prompt: WritePrompt | None
     prompt_order: Literal["auto", "question-first", "input-first"] | None
     prompt_format: Literal["auto", "chat", "plain"] | None
-    prior: Any
+    prior: Literal["auto", "options", "none", "inputs"] | None
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class PromptSettings:
 
     def __post_init__(self) -> None:
         check_one_of("answer_style", self.answer_style, ANSWER_STYLES)
-        check_whole("orders", self.orders, 1, MAX_ORDERS)
+        object.__setattr__(self, "orders", check_whole("orders", self.orders, 1, MAX_ORDERS))
         check_callback("prompt", self.prompt)
         check_one_of("prompt_order", self.order, PROMPT_ORDERS)
         check_one_of("prompt_format", self.format, PROMPT_FORMATS)

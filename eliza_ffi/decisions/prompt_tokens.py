@@ -1,12 +1,13 @@
 """The tokens of decisions' prompts.
 
 A chat prompt is the model's chat template around the text of :mod:`eliza_ffi.decisions.layout`. It
-ends where the assistant's turn begins. Thinking is switched off if the template has a switch for
-it. All other text is tokenized as plain text, so that no input can end a turn.
+ends where the assistant's turn begins, without reasoning. All other text is tokenized as plain
+text, so that no input can end a turn.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os.path import commonprefix
@@ -15,24 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..chat.prompt import Prompt, split_trailing_spaces
-from ..choices.label_set import LabelSet, tokenize_choice
+from ..choices.label_set import LabelSet
 from ..errors import InvalidArgumentError
 from ..library.protocol import PreparedChoices
 from ..session.requests import continued_by, prompt_tokens
 from .layout import frame
+from .probabilities import Array
 from .prompt_settings import PromptSettings
 from .prompts import RenderedQuestion
 from .questions import Choice
-from .scoring import Array
 
 if TYPE_CHECKING:
     from ..session.session import Session
 
 NEAR = 64
 """Text at a distance of this many characters is assumed not to affect a tokenizer's splits."""
-
-THINKING_OFF = {"enable_thinking": False, "thinking": False}
-"""The template variables that switch thinking off; templates use different names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +48,21 @@ class QuestionTokens:
 class QuestionPrompt:
     """The prompt of a question in one order of its options, prepared for any input.
 
-    `place` has the place of each option in the prompt. If `k` is not None, the k most probable
-    labels are searched instead of scoring all.
+    If `k` is not None, the k most probable labels are searched instead of scoring all.
     """
 
     def __init__(self, session: Session, asked: RenderedQuestion, how: PromptSettings) -> None:
         self.asked, self._how, self.k = asked, how, None
         is_given = asked.order == tuple(range(len(asked.order)))
-        self.place: Any = slice(None) if is_given else np.argsort(asked.order)
-        self._lengths: dict[str, tuple[Array, Array]] = {}
+        self._place: Any = slice(None) if is_given else np.argsort(asked.order)
+        self._parts: list[list[int]] | None = None
         if asked.options:
+            answers = asked.answers if how.prior == "options" else None
             texts = [option.label for option in asked.options]
+            if answers is not None:
+                asked = replace(asked, options=tuple(each.in_words for each in asked.options))
+                texts = list(dict.fromkeys(itertools.chain(*answers)))
+                self._parts = [[texts.index(each) for each in listed] for listed in answers]
             self._labels: LabelSet[Any] = LabelSet(texts, texts)
         else:
             assert isinstance(asked.question, Choice)
@@ -70,7 +72,9 @@ class QuestionPrompt:
             self._frame = frame(asked, how.format, how.order, how.shots_of(asked.question))
             roles = [*(role for role, _ in self._frame.turns), "user"]
             is_plain = how.format == "plain"
-            self._around = ["", ""] if is_plain else session.chat().around(roles, **THINKING_OFF)
+            self._around = (
+                ["", ""] if is_plain else session.chat().around(roles, close_reasoning=True)
+            )
             if self._around is not None:
                 self._prepare(session, self._around[-1])
 
@@ -91,6 +95,21 @@ class QuestionPrompt:
         begin, before = self._turns(), self._frame.before
         self._read = session.prepared(lambda text: begin + ended(before + text))
         self.read_near = session.prepared(ended)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether the words of the descriptions are answers, too."""
+        return self._parts is not None
+
+    def of_options(self, scores: Array) -> Array:
+        """Return the scores of the options in the question's order, from those of all labels.
+
+        An option with several answers has the mean of their scores.
+        """
+        if self._parts is not None:
+            scores = np.array([scores[part].mean() for part in self._parts])
+        of_options: Array = scores[self._place]
+        return of_options
 
     @property
     def beginning(self) -> Any:
@@ -118,25 +137,12 @@ class QuestionPrompt:
             prompt = [{"role": role, "content": content} for role, content in turns]
         else:
             prompt = self._turns().text(self._frame.with_input(text)).template(self._around[-1])
-        labels, before, lead = continued_by(session, self._labels, prompt, **THINKING_OFF)
+        labels, before, lead = continued_by(session, self._labels, prompt)
         return QuestionTokens(list(prompt_tokens(session, before)), labels, lead)
 
     def with_labels(self, session: Session, tokens: list[int]) -> QuestionTokens:
         labels = session.choices.tokens_of(self._labels, self._lead)
         return QuestionTokens(tokens, labels, self._lead)
-
-    def lengths(self, session: Session, lead: str) -> tuple[Array, Array]:
-        """Return the number of tokens of each label, and of bytes in UTF-8."""
-        if lead not in self._lengths:
-            labels = [option.label for option in self.asked.options]
-            tokenize, detokenize = session.tokenize, session.detokenize
-            tokens = [tokenize_choice(lead + each, tokenize, detokenize) for each in labels]
-            n_bytes = [len(each.encode()) for each in labels]
-            self._lengths[lead] = (
-                np.array(list(map(len, tokens)), dtype=np.float64),
-                np.array(n_bytes, dtype=np.float64),
-            )
-        return self._lengths[lead]
 
 
 def tokens_of_prompts(

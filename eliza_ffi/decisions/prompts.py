@@ -17,6 +17,10 @@ texts of the options, or letters:
     A. {option}: {description}
     B. {option}
 
+If there is a prior, words of the descriptions are answers, too
+(:attr:`RenderedQuestion.answers`), and one of them takes the place of a label that is a code
+(:attr:`ShownOption.in_words`).
+
 The options of a predicate are ``yes`` and ``no``. If the levels of a score are listed in ascending
 or descending order, the line above them says so: ``Answer with one of these levels, lowest
 first:``.
@@ -25,13 +29,14 @@ first:``.
 from __future__ import annotations
 
 import operator
+import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..checks import check_kind, check_one_of, check_whole, wrong
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, NotTextError
 from .questions import Choice, Predicate, Score, refuse_not_text, text_of
 
 AnswerStyle = Literal["text", "letters"]
@@ -42,6 +47,12 @@ AskedQuestion: TypeAlias = "Predicate | Choice | Score"
 """A question with a single answer."""
 
 YES, NO = "yes", "no"
+
+MIN_WORD = 3
+"""Shorter words of a description, such as "a" or "of", say nothing about an option."""
+
+MAX_WORDS = 24
+"""How many words of a description are read as answers."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,23 @@ class ShownOption:
     def meaning(self) -> str:
         """The description of the option, or its text if it has none."""
         return self.description or self.text
+
+    @property
+    def words(self) -> list[str]:
+        """The first words of the description, each one once."""
+        return _words(self.description or "")[:MAX_WORDS]
+
+    @property
+    def in_words(self) -> ShownOption:
+        """The same option with a word of its description in place of a label that is a code.
+
+        The word ends the first part of the description, which the other parts then explain.
+        """
+        if not is_code(self.label):
+            return self
+        first, *rest = re.split(r"[,;:.()]\s*", self.description or "", maxsplit=1)
+        word = (_words(first) or self.words)[-1]
+        return ShownOption(word, word, rest[0] if rest and _words(rest[0]) else self.description)
 
     @property
     def line(self) -> str:
@@ -96,10 +124,27 @@ class RenderedQuestion:
 
     def label_of(self, option: int) -> str:
         """Return the label of an option, given its index among the question's options."""
-        check_whole("option", option, 0, option_count(self.question) - 1)
+        option = check_whole("option", option, 0, option_count(self.question) - 1)
         if self.options:
             return self.options[self.order.index(option)].label
-        return _options(self.question)[option][0]
+        return options_of(self.question)[option][0]
+
+    @property
+    def answers(self) -> list[list[str]] | None:
+        """The answers that stand for each shown option: its label and the words that describe it.
+
+        A label that is a code does not count. None if an option has no words: the mean over several
+        answers varies less than a single one, so the options could not be compared.
+        """
+        found = []
+        for option in self.options:
+            others = {each.label for each in self.options} - {option.label}
+            words = [word for word in option.words if word not in others]
+            if not words or option.is_lettered or isinstance(self.question, Predicate):
+                return None
+            first = [] if is_code(option.label) else [option.label]
+            found.append(list(dict.fromkeys([*first, *words])))
+        return found
 
     @property
     def text(self) -> str:
@@ -138,7 +183,7 @@ def ask(
             f"{len(question.options)} options does not: pass show_options=True, or leave "
             "answer_style out"
         )
-    options = _options(question)
+    options = options_of(question)
     order = range(len(options)) if order is None else order
     try:
         order = tuple(map(operator.index, order))
@@ -155,6 +200,23 @@ def ask(
         for mark, text, i in zip(marks, texts, order, strict=True)
     ]
     return RenderedQuestion(question, tuple(shown), order)
+
+
+def is_code(label: str) -> bool:
+    """Return whether a label is an identifier with a part that is no word, such as ``Q3_TEAM_B``.
+
+    Such a part has a digit, a single letter or no vowel. A code means nothing to a model.
+    """
+    parts = re.findall(r"[^\W_]+", label)
+    is_identifier = label.isascii() and not re.search(r"\s", label.strip())
+    return is_identifier and any(
+        len(part) == 1 or re.search(r"\d", part) or not re.search("[aeiouy]", part.lower())
+        for part in parts
+    )
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(rf"[^\W\d_]{{{MIN_WORD},}}", text)))
 
 
 def option_count(question: AskedQuestion) -> int:
@@ -211,10 +273,10 @@ def refuse_media(part: Mapping[str, Any]) -> None:
     """Reject a message part whose type contains ``image``, ``audio`` or ``file``."""
     kind = str(part.get("type", ""))
     if "image" in kind or "audio" in kind or "file" in kind:
-        raise InvalidArgumentError(f"the input has a part of type {kind!r}: only text is supported")
+        raise NotTextError(f"the input has a part of type {kind!r}: only text is supported")
 
 
-def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
+def options_of(question: AskedQuestion) -> list[tuple[str, str | None]]:
     if isinstance(question, Predicate):
         return [(YES, question.if_true), (NO, question.if_false)]
     if isinstance(question, Score):

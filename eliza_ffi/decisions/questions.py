@@ -11,12 +11,34 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from enum import Enum, EnumMeta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, get_args, get_origin, overload
 
 from .._lazy import lazy_property
-from ..checks import check_kind, check_known, check_ordered, check_unicode, check_whole, wrong
-from ..choices.label_set import LabelSet
-from ..errors import InvalidArgumentError
+from ..checks import (
+    check_kind,
+    check_known,
+    check_ordered,
+    check_unicode,
+    check_whole,
+    did_you_mean,
+    wrong,
+)
+from ..choices.label_set import LabelSet, label_text
+from ..errors import InvalidArgumentError, NotTextError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    A = TypeVar("A", default=Any)
+    Q = TypeVar("Q")
+    V = TypeVar("V", bound="str | bool | Enum", default=Any)
+else:  # before Python 3.13, typing.TypeVar takes no default
+    from typing import TypeVar
+
+    A = TypeVar("A")
+    Q = TypeVar("Q")
+    V = TypeVar("V", bound="str | bool | Enum")
 
 MAX_QUESTIONS = 400
 MAX_OPTIONS = 255
@@ -31,29 +53,43 @@ MAX_LEVELS = 10
 NOT_TEXT = ("input_image", "image_url", "input_audio", "input_file")
 """Types of message and instruction parts that are rejected because they are not text."""
 
-Value: TypeAlias = "str | bool"
-"""The value of an option. ``True`` and ``"true"`` are two different values."""
+Value: TypeAlias = "str | bool | Enum"
+"""The value of an option. ``True`` and ``"true"`` are two different values. The text of an enum's
+member is its value if that is a string, and its name otherwise."""
 
 
 @dataclass(frozen=True)
-class Option:
+class Option(Generic[V]):
     """Describe one option of a choice, or one label of :class:`MultiLabel`.
 
     Attributes
     ----------
-    value : str or bool
+    value : str, bool or member of an enum
         The value that the answer contains if the model picks this option.
     description : str or None
         The meaning of the option. The model sees it.
     """
 
-    value: Value
+    value: V
     description: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, bool):
-            _check_label(self.value, "option", "a string or a bool")
+            text = label_text(self.value) if isinstance(self.value, Enum) else self.value
+            _check_label(text, "option", "a string or a bool")
         _check_text("a description", self.description)
+
+    # In a file, a member of an enum is a string. A calibration must recognize its questions.
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Option) and self._shown == other._shown
+
+    def __hash__(self) -> int:
+        return hash(self._shown)
+
+    @property
+    def _shown(self) -> tuple[str | bool, str | None]:
+        return plain_value(self.value), self.description
 
 
 @dataclass(frozen=True)
@@ -88,7 +124,10 @@ class Predicate:
     name : str or None
         The key of the answer in the decision.
     if_true, if_false : str or None
-        When the statement counts as true, and when it counts as false. The model sees both.
+        When the statement counts as true, and when it counts as false. The model sees both. An
+        encoder or a reranker compares the input with them, and needs both.
+    label : Option or None
+        The label that the statement is about, if it is a part of :class:`MultiLabel`.
     source : mapping or None
         The original question in the format of ``/v1/systemone``. Decision models receive its JSON
         unchanged.
@@ -99,6 +138,7 @@ class Predicate:
     if_true: str | None = None
     if_false: str | None = None
     source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    label: Option | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_asked(self)
@@ -112,7 +152,7 @@ class Predicate:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Generic[V]):
     """Ask which option fits the input best.
 
     Attributes
@@ -121,8 +161,8 @@ class Choice:
         As in :class:`Predicate`.
     choices : tuple of Option
         2 to 100,000 options with different values; `none` counts as one of them. Pass values,
-        :class:`Option` objects, pairs of a value and a description, or a mapping from values to
-        descriptions. The HTTP formats allow 255.
+        :class:`Option` objects, pairs of a value and a description, a mapping from values to
+        descriptions, an enum class, or a ``Literal[...]``. The HTTP formats allow 255.
     none : str or None
         The text of an additional option, which comes last and means that no other option fits. Its
         value is the same text.
@@ -134,26 +174,50 @@ class Choice:
     """
 
     instructions: str
-    choices: tuple[Option, ...]
+    choices: tuple[Option[V], ...]
     name: str | None = None
     none: str | None = None
-    source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     show_options: bool | Literal["auto"] = "auto"
     top: int = 5
+    source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @overload
+    def __init__(
+        self,
+        instructions: str,
+        choices: Mapping[V, Any] | Iterable[V | Option[V] | tuple[V, str | None]],
+        name: str | None = ...,
+        none: str | None = ...,
+        show_options: bool | Literal["auto"] = ...,
+        top: int = ...,
+        source: Mapping[str, Any] | None = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Choice[Any],
+        instructions: str,
+        choices: object,  # a Literal
+        name: str | None = ...,
+        none: str | None = ...,
+        show_options: bool | Literal["auto"] = ...,
+        top: int = ...,
+        source: Mapping[str, Any] | None = ...,
+    ) -> None: ...
 
     def __init__(
         self,
         instructions: str,
-        choices: Mapping[Value, Any] | Iterable[Value | Option | tuple[Value, str | None]],
+        choices: Any,
         name: str | None = None,
         none: str | None = None,
-        source: Mapping[str, Any] | None = None,
         show_options: bool | Literal["auto"] = "auto",
         top: int = 5,
+        source: Mapping[str, Any] | None = None,
     ) -> None:
         options = tuple(_listed(choices, Option, "choices"))
         _set(self, instructions=instructions, choices=options, name=name, none=none, source=source)
-        _set(self, show_options=show_options, top=top)
+        _set(self, show_options=show_options)
         _check_asked(self)
         _check_text(f"{_called(self)}: none", none)
         if none is not None and not none.strip():
@@ -162,13 +226,17 @@ class Choice:
         _check_count(self, "options", len(counted), 2, MAX_CHOICES)
         _check_unique(self, self.values)
         if not isinstance(show_options, bool | str) or show_options not in (True, False, "auto"):
-            raise wrong(f"{_called(self)}: show_options", 'True, False or "auto"', show_options)
-        check_whole(f"{_called(self)}: top", top, 1)
+            hint = did_you_mean(show_options, ["auto"])
+            raise wrong(
+                f"{_called(self)}: show_options", 'True, False or "auto"', show_options, hint
+            )
+        _set(self, top=check_whole(f"{_called(self)}: top", top, 1))
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def options(self) -> tuple[Option[V], ...]:
         """All options, including `none`."""
-        return self.choices if self.none is None else (*self.choices, Option(self.none))
+        none: Any = self.none
+        return self.choices if none is None else (*self.choices, Option(none))
 
     def __hash__(self) -> int:
         return self._hash
@@ -178,7 +246,7 @@ class Choice:
         return hash((self.instructions, self.choices, self.none))
 
     @lazy_property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[V, ...]:
         """The values of all options."""
         return tuple(option.value for option in self.options)
 
@@ -195,11 +263,11 @@ class Choice:
     @lazy_property
     def texts(self) -> tuple[str, ...]:
         """The texts of all options; a bool whose text is also an option gets a mark."""
-        texts = {value for value in self.values if isinstance(value, str)}
+        texts = {text_of(value) for value in self.values if not isinstance(value, bool)}
         return tuple(value_text(value, texts) for value in self.values)
 
     @lazy_property
-    def label_set(self) -> LabelSet[Value]:
+    def label_set(self) -> LabelSet[V]:
         """The options as labels."""
         return LabelSet(self.values, self.texts)
 
@@ -242,7 +310,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(Generic[V]):
     """Ask which labels fit the input. Each label is asked as a predicate of its own.
 
     Attributes
@@ -256,13 +324,13 @@ class MultiLabel:
     """
 
     instructions: str
-    labels: tuple[Option, ...]
+    labels: tuple[Option[V], ...]
     name: str | None = None
 
     def __init__(
         self,
         instructions: str,
-        labels: Mapping[Value, Any] | Iterable[Value | Option | tuple[Value, str | None]],
+        labels: Mapping[V, Any] | Iterable[V | Option[V] | tuple[V, str | None]],
         name: str | None = None,
     ) -> None:
         listed = tuple(_listed(labels, Option, "labels"))
@@ -275,22 +343,36 @@ class MultiLabel:
     def predicates(self) -> tuple[Predicate, ...]:
         """One predicate for each label: the instructions followed by the label."""
         return tuple(
-            Predicate(f"{self.instructions}\n{_described(label)}") for label in self.labels
+            Predicate(f"{self.instructions}\n{_described(label)}", label=label)
+            for label in self.labels
         )
 
 
 Question: TypeAlias = "Predicate | Choice | Score | MultiLabel"
 """A question of any kind."""
 
+Questions: TypeAlias = "Q | Iterable[Q] | Mapping[str, Q]"
+"""Questions of the type `Q`, in the forms that :meth:`~eliza_ffi.Model.decide` accepts."""
+
 
 def text_of(value: Any, what: str = "the value") -> str:
-    """Return a string unchanged, and any other value as JSON text. `what` names it in errors."""
+    """Return a string unchanged, a member of an enum as its text, and any other value as JSON text.
+
+    `what` names the value in errors.
+    """
+    if isinstance(value, Enum):  # first, because a member can be a string, too
+        return label_text(value)
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{what} is neither a string nor JSON: {error}") from error
+
+
+def plain_value(value: Value) -> str | bool:
+    """Return the value of an option for JSON: the member of an enum as its text."""
+    return value if isinstance(value, bool) else text_of(value)
 
 
 def values_of(question: Question) -> tuple[Value, ...]:
@@ -324,17 +406,15 @@ def with_top(questions: Sequence[Question], n: int | None) -> tuple[Question, ..
 
 def value_text(value: Value, texts: Container[str]) -> str:
     """Return the text of a value. A bool gets the suffix `` (bool)`` if its text is in `texts`."""
-    if isinstance(value, str):
-        return value
     text = text_of(value)
-    return f"{text} (bool)" if text in texts else text
+    return f"{text} (bool)" if isinstance(value, bool) and text in texts else text
 
 
 def refuse_not_text(part: Any, whose: str) -> None:
     """Reject parts of the types in :data:`NOT_TEXT`. Any other JSON is accepted."""
     kind = part.get("type") if isinstance(part, Mapping) else None
     if isinstance(kind, str) and kind in NOT_TEXT:
-        raise InvalidArgumentError(f"{whose} a part of type {kind!r}: only text is supported")
+        raise NotTextError(f"{whose} a part of type {kind!r}: only text is supported")
 
 
 def _parts_text(value: Any) -> str:
@@ -352,8 +432,13 @@ def _set(question: Any, **fields: Any) -> None:
 
 
 def _listed(items: Any, kind: type[Any], what: str) -> list[Any]:
-    items = items.items() if isinstance(items, Mapping) else items
-    check_ordered(what, items, f"a list of {what}, or a mapping from them to descriptions")
+    if isinstance(items, Mapping):
+        items = items.items()
+    elif isinstance(items, EnumMeta):
+        items = list(items)
+    elif get_origin(items) is Literal:
+        items = get_args(items)
+    items = check_ordered(what, items, f"a list of {what}, or a mapping from them to descriptions")
     return [item if isinstance(item, kind) else _item(item, kind) for item in items]
 
 
@@ -400,7 +485,7 @@ def _check_count(question: Any, what: str, n: int, least: int, most: int) -> Non
 
 
 def _check_unique(question: Any, values: Sequence[Value]) -> None:
-    for (_, value), n in Counter((type(value), value) for value in values).items():
+    for (_, value), n in Counter((type(each), each) for each in map(plain_value, values)).items():
         if n > 1:
             raise InvalidArgumentError(f"{_called(question)}: {value!r} is given twice")
 

@@ -16,10 +16,13 @@ from .answers import name_of
 from .questions import (
     MAX_QUESTIONS,
     Choice,
+    Level,
     MultiLabel,
+    Option,
     Predicate,
     Question,
     Score,
+    plain_value,
     renamed,
     text_of,
 )
@@ -93,11 +96,17 @@ def question_to(question: Question) -> dict[str, Any]:
     for each in fields(question):
         value = getattr(question, each.name)
         is_list = isinstance(value, tuple)
-        written[each.name] = [_without_none(vars(one)) for one in value] if is_list else value
-    written.pop("source", None)
+        written[each.name] = [_listed_to(one) for one in value] if is_list else value
+    for name in ("source", "label"):
+        written.pop(name, None)
     if isinstance(question, Choice) and not question.has_many_options:
         del written["show_options"], written["top"]
     return _without_none(written)
+
+
+def _listed_to(listed: Option | Level) -> dict[str, Any]:
+    value = {"value": plain_value(listed.value)} if isinstance(listed, Option) else {}
+    return _without_none(vars(listed) | value)
 
 
 def _question(question: Any, name: str | None, index: str | None) -> Question:

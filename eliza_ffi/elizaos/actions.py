@@ -71,7 +71,7 @@ class Parameter:
         _check_name(self.name, "a parameter")
         this = f"parameter {self.name!r}"
         check_one_of(f"{this}: type", self.type, KINDS)
-        check_flag(f"{this}: required", self.required)
+        object.__setattr__(self, "required", check_flag(f"{this}: required", self.required))
         check_text(f"{this}: description", self.description)
         if self.enum is not None:
             listed = check_several(f"{this}: enum", self.enum, "a list of values")

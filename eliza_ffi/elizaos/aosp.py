@@ -27,7 +27,7 @@ class AospStreamingLlmBinding(CffiBinding):
     context_size
         The context size in tokens; 0 = the library's default. If the library has ``set_option``,
         the size is set as option ``n_ctx`` before the first stream of a context is opened. If it
-        does not, the size is passed in each stream's configuration (since ABI version 9).
+        does not, the size is passed in each stream's configuration.
 
     Notes
     -----
@@ -40,7 +40,7 @@ class AospStreamingLlmBinding(CffiBinding):
         self._sizes: dict[Any, int] = {}
 
     def open(self, ctx: Any, config: StreamConfig, context_size: int | None = None) -> CffiStream:
-        """Open a stream; raise NotSupportedError if the library does not support a context size."""
+        """Do the same as :meth:`llm_stream_open`."""
         return self.llm_stream_open(ctx, config, context_size)
 
     def destroy(self, ctx: Any) -> None:

@@ -33,7 +33,7 @@ MAGIC = 0x544B5452
 VERSION = 1
 ROOT_TOKEN = -1
 
-MOST_LEAF_TOKENS = 2**24
+MAX_LEAF_TOKENS = 2**24
 """Maximum number of tokens in all distinct leaves of a tree together.
 
 A leaf that is a prefix of another leaf adds almost nothing to the payload, but must be written out
@@ -72,9 +72,9 @@ def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
     if not distinct:
         raise InvalidArgumentError(f"the tree of path {path!r} has no leaves")
     total = sum(map(len, distinct))
-    if total > MOST_LEAF_TOKENS:
+    if total > MAX_LEAF_TOKENS:
         raise InvalidArgumentError(
-            f"leaves of path {path!r}: expected at most {MOST_LEAF_TOKENS} tokens in total, "
+            f"leaves of path {path!r}: expected at most {MAX_LEAF_TOKENS} tokens in total, "
             f"got {total}"
         )
     return b"".join(

@@ -12,11 +12,11 @@ from ..checks import check_kind
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..model import Model
-from ..session.generation import Generation, check_request
+from ..session.generation import Generation
 from ..session.results import RunResult
 from ..session.run import Run
 from ..session.scheduler import Scheduler
-from ..session.threads import MOST_SLOTS, Threads, tell
+from ..session.threads import MAX_SLOTS, Threads, tell
 from ..session.turns import Turns
 from .arguments import FfiStreamingGenerateArgs, FfiStreamingResult
 
@@ -53,8 +53,8 @@ class FfiStreamingRunner:
         self.ctx = ctx
         self._has_warned = False
         self._scheduler = scheduler or Scheduler(
-            Turns(MOST_SLOTS, math.inf),
-            Threads(MOST_SLOTS, "eliza-ffi"),
+            Turns(MAX_SLOTS, math.inf),
+            Threads(MAX_SLOTS, "eliza-ffi"),
             slots_wait=True,
         )
 
@@ -62,7 +62,6 @@ class FfiStreamingRunner:
         """Return a generation that has not started; the last step is its result."""
         check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
         request = args.to_request()
-        check_request(self.binding, request)
         steps = lambda run: Generation(run, request, self._warn_once).steps()  # noqa: E731
         return Run(self, steps, slot_id=args.slot_id)
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ..errors import ModelError, NotSupportedError
+from ..errors import ModelError, ModelNotFoundError, NotSupportedError
 from .caches import (
     ambiguous_files,
     cached_file,
@@ -32,7 +32,7 @@ from .names import (
 
 Progress = Callable[[str, float], None]
 
-MOST_NEAR = 3
+MAX_NEAR = 3
 """How many similar models the message about a missing one lists."""
 
 
@@ -76,7 +76,7 @@ def find_model(name: str | os.PathLike[str], progress: Progress | None = None) -
 
 
 def check_exists(read: str) -> None:
-    """Raise ModelError if a path does not exist. The message lists similar models."""
+    """Raise ModelNotFoundError if a path does not exist. The message lists similar models."""
     if os.path.lexists(read):
         return
     if address := re.search(r"(?:huggingface|hf)\.co/([\w.-]+/[\w.-]+)", read):
@@ -90,9 +90,9 @@ def check_exists(read: str) -> None:
         known.setdefault(stem_of(model.name.rpartition("/")[2]), model.name)
     stem = stem_of(path.name.partition(":")[0])  # Ollama writes tags after a colon
     near = [known[each] for each in known if stem.lower() in each.lower()]
-    near = (near or [known[each] for each in get_close_matches(stem, known)])[:MOST_NEAR]
+    near = (near or [known[each] for each in get_close_matches(stem, known)])[:MAX_NEAR]
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ModelError(
+    raise ModelNotFoundError(
         f"no such file or directory: {path.absolute()}; expected a {SUFFIX} file, a folder with "
         f"one, or a model on Hugging Face, as org/repo or org/repo:QUANTIZATION{hint}"
     )

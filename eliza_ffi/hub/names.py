@@ -28,7 +28,7 @@ COMPANIONS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})")
 SUFFIX = ".gguf"
 
-MOST_LISTED = 30
+MAX_LISTED = 30
 """How many files an error message lists."""
 
 
@@ -181,5 +181,5 @@ def stem_of(file: str) -> str:
 
 def listed(files: Sequence[str]) -> str:
     """Return file names for an error message."""
-    more = len(files) - MOST_LISTED
-    return ", ".join(files[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(files) - MAX_LISTED
+    return ", ".join(files[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -8,7 +8,6 @@ from .cffi_values import CffiStream
 from .loading import (
     ABI_VERSION,
     LIBRARY_VARIABLE,
-    OLDEST_ABI_VERSION,
     PREFIX,
     REQUIRED_SYMBOLS,
     Library,
@@ -34,7 +33,6 @@ from .protocol import (
 __all__ = [
     "ABI_VERSION",
     "LIBRARY_VARIABLE",
-    "OLDEST_ABI_VERSION",
     "PREFIX",
     "REQUIRED_SYMBOLS",
     "STOP_AT_LEAF",

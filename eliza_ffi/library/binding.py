@@ -2,7 +2,7 @@
 
 This is the lowest layer of the package. It checks that arguments fit their C types, and turns
 negative statuses into exceptions. cffi releases the GIL during every call.
-:mod:`eliza_ffi.library.dialect` handles older versions of the library.
+:mod:`eliza_ffi.library.dialect` handles elizaOS's own library.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ..errors import (
 from .abi import PREFIX, symbols_of
 from .cffi_values import (
     ANY_TURN,
-    MOST_TOKENS_PER_PULL,
+    MAX_TOKENS_PER_PULL,
     TOKENS_PER_PULL,
     CallbackState,
     CffiStream,
@@ -88,20 +88,22 @@ LEAF_CAP = 256
 SPECIAL_TOKENS = 16
 """More tokens than a tokenizer adds to a text."""
 
-MOST_MS_PER_PULL = 100
+MAX_MS_PER_PULL = 100
 """Time limit of a call that generates several tokens, in milliseconds.
 
 It is short because Python handles signals such as Ctrl-C only between two calls."""
 
-MOST_TOKENS = 2**24
+MAX_TOKENS = 2**24
 """Maximum number of tokens whose log-probabilities can be read in one call."""
 
-MOST_TOP = 1024
+MAX_TOP = 1024
 """Maximum number of alternatives per token whose log-probabilities the library reports."""
 
-MOST_LAYERS = 2**16
-MOST_EMBD = 2**20
+MAX_LAYERS = 2**16
+MAX_EMBD = 2**20
 """Larger numbers are mistakes: no model has as many layers, or values in a hidden state."""
+
+RANGE = "a (begin, end) tuple"
 
 ENDINGS = "a list of (tokens, PreparedChoices) tuples"
 
@@ -147,6 +149,8 @@ class CffiBinding:
     ----------
     library
         The loaded library.
+    cache_type_k, cache_type_v
+        The data types of the KV cache for streams whose configuration names none; None = f16.
 
     Notes
     -----
@@ -154,8 +158,11 @@ class CffiBinding:
     call is running on the same stream. Destroying a context closes its streams.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(
+        self, library: Library, cache_type_k: str | None = None, cache_type_v: str | None = None
+    ) -> None:
         self.library = check_kind("library", library, Library, "a Library")
+        self._cache_types = cache_type_k, cache_type_v
         self._ffi = library.ffi
         self._lib = library.lib
         self._finish_reasons = {
@@ -188,6 +195,7 @@ class CffiBinding:
 
     def create(self, path: str) -> Any:
         """Open a bundle directory or a model file, and return the context."""
+        self.library.forward_log_lines()  # logging may have been set up after the last call
         error = self._ffi.new("char **")
         ctx = self._lib.eliza_inference_create(c_string(path, "path"), error)
         if not ctx:
@@ -251,7 +259,12 @@ class CffiBinding:
         0 = the library's default.
         """
         self._check_ctx(ctx)
+        self.library.forward_log_lines()
         check_kind("config", config, StreamConfig, "a StreamConfig")
+        if any(self._cache_types):
+            type_k, type_v = self._cache_types
+            type_k, type_v = config.cache_type_k or type_k, config.cache_type_v or type_v
+            config = replace(config, cache_type_k=type_k, cache_type_v=type_v)
         stream = self._dialect.new_stream(ctx)
         struct, _alive = self._dialect.config(config, context_size)
         error = self._ffi.new("char **")
@@ -287,10 +300,13 @@ class CffiBinding:
 
     def prefill(self, stream: CffiStream, tokens: Tokens) -> None:
         """Append the prompt, or the next part of a conversation, and decode it."""
-        ids = token_array(tokens)
-        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
-        doing = f"prefill {len(ids)} tokens"
-        self._call_on(stream, "llm_stream_prefill", doing, ids_in_c, len(ids))
+        ids, n = self._ids(tokens)
+        self._call_on(stream, "llm_stream_prefill", f"prefill {n} tokens", ids, n)
+
+    def append(self, stream: CffiStream, tokens: Tokens) -> None:
+        """Append a prompt that is decoded together with the labels or endings that follow."""
+        ids, n = self._ids(tokens)
+        self._call_on(stream, "llm_stream_append", f"prefill {n} tokens", ids, n)
 
     def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
         """Restrict the next token to a set; None removes the restriction.
@@ -307,10 +323,8 @@ class CffiBinding:
 
     def set_forced_tokens(self, stream: CffiStream, tokens: Tokens) -> None:
         """Make these tokens the next ones; they need no forward pass each."""
-        ids = token_array(tokens)
-        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
-        doing = f"set {len(ids)} forced tokens"
-        self._call_on(stream, "llm_stream_set_forced_tokens", doing, ids_in_c, len(ids))
+        ids, n = self._ids(tokens)
+        self._call_on(stream, "llm_stream_set_forced_tokens", f"set {n} forced tokens", ids, n)
 
     def decode(self, stream: CffiStream) -> None:
         """Run the forward pass that the next token needs, if any."""
@@ -330,16 +344,16 @@ class CffiBinding:
         """
         pull, count = self._functions["llm_stream_next_many"], stream.wide_count
         with self._turn(stream, "generate"):
-            return self._pull(stream, pull, MOST_TOKENS_PER_PULL, count, MOST_MS_PER_PULL)
+            return self._pull(stream, pull, MAX_TOKENS_PER_PULL, count, MAX_MS_PER_PULL)
 
     def set_stops(self, stream: CffiStream, stops: Sequence[str]) -> None:
         """Set the stop strings. `next` and `next_many` return after a token that completes one."""
         # A string with NUL can never be generated, so it is left out.
-        given = check_each("stops", stops, str, "a string")
-        possible = [stop.encode(errors="surrogatepass") for stop in given if "\0" not in stop]
-        kept = [self._ffi.new("char[]", stop) for stop in possible]
-        array = self._ffi.new("char *[]", kept)
-        self._call_on(stream, "llm_stream_set_stops", "set stop strings", array, len(kept))
+        texts = check_each("stops", stops, str, "a string")
+        possible = [stop.encode(errors="surrogatepass") for stop in texts if "\0" not in stop]
+        buffers = [self._ffi.new("char[]", stop) for stop in possible]
+        array = self._ffi.new("char *[]", buffers)
+        self._call_on(stream, "llm_stream_set_stops", "set stop strings", array, len(buffers))
 
     def _pull(
         self, stream: CffiStream, function: Any, max_tokens: int, count: Any, *limits: int
@@ -375,7 +389,7 @@ class CffiBinding:
         """
         push = self._functions["llm_stream_generate"]
         check_callable("on_token", on_token)
-        check_whole("max_tokens", max_tokens, 0)
+        max_tokens = check_whole("max_tokens", max_tokens, 0)
         state = CallbackState(on_token)
         limit = max_tokens or self._dialect.no_limit
         handle = self._ffi.new_handle(state)
@@ -440,7 +454,7 @@ class CffiBinding:
 
     def set_logprobs(self, stream: CffiStream, n_top: int) -> None:
         """Record log-probabilities for all following tokens and their `n_top` alternatives."""
-        check_whole("n_top", n_top, 0)
+        n_top = check_whole("n_top", n_top, 0)
         doing = f"report log-probabilities with {n_top} alternatives"
         self._call_on(stream, "llm_stream_set_logprobs", doing, n_top)
 
@@ -453,7 +467,7 @@ class CffiBinding:
             In each row the generated token, then the most probable tokens at its position. Unknown
             entries are -1 and nan.
         """
-        check_whole("n_tokens", n_tokens, 0, MOST_TOKENS)
+        n_tokens = check_whole("n_tokens", n_tokens, 0, MAX_TOKENS)
         found, entries = self._logprob_entries(n_tokens, n_top)
         doing = "read the log-probabilities"
         count = self._call_on(stream, "llm_stream_take_logprobs", doing, entries, found.size)
@@ -468,21 +482,12 @@ class CffiBinding:
             In each row the token, then the most probable tokens at its position. The first token of
             a conversation has the log-probability nan and no alternatives (-1).
         """
-        ids = token_array(tokens)
-        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
-        found, entries = self._logprob_entries(len(ids), n_top)
-        doing = f"read a prompt of {len(ids)} tokens with log-probabilities"
-        self._call_on(
-            stream,
-            "llm_stream_prefill_logprobs",
-            doing,
-            ids_in_c,
-            len(ids),
-            n_top,
-            entries,
-            found.size,
-        )
-        return found
+        ids, n = self._ids(tokens)
+        logprobs, entries = self._logprob_entries(n, n_top)
+        doing = f"read a prompt of {n} tokens with log-probabilities"
+        out = n_top, entries, logprobs.size
+        self._call_on(stream, "llm_stream_prefill_logprobs", doing, ids, n, *out)
+        return logprobs
 
     def hidden_states(
         self,
@@ -500,32 +505,69 @@ class CffiBinding:
         and have `n_embd` values each: the result is an array of float32, shape [n_layers, n_rows,
         n_embd]. The first `n_kept` tokens stay in the KV cache for later calls.
         """
-        ids = token_array(tokens)
-        numbers = check_each("layers", layers, int, "a whole number")
-        for i, layer in enumerate(numbers):
-            check_whole(f"layers[{i}]", layer, 1, MOST_LAYERS)
-        wanted = np.asarray(numbers, np.int32)
-        check_whole("n_rows", n_rows, 1, max(len(ids), 1))
-        check_whole("n_embd", n_embd, 1, MOST_EMBD)
-        found = np.empty((len(wanted), n_rows, n_embd), np.float32)
-        self._call_on(
-            stream,
-            "llm_stream_hidden_states",
-            f"read hidden states of {n_rows} of {len(ids)} tokens",
-            self._ffi.from_buffer("int32_t[]", ids),
-            len(ids),
-            check_whole("n_kept", n_kept, 0, MOST_TOKENS),
-            self._ffi.from_buffer("int32_t[]", wanted),
-            len(wanted),
-            n_rows,
-            self._ffi.from_buffer("float[]", found, require_writable=True),
-            found.size,
-        )
-        return found
+        ids = self._ids(tokens)
+        n_rows = check_whole("n_rows", n_rows, 1, max(ids[1], 1))
+        doing = f"read hidden states of {n_rows} of {ids[1]} tokens"
+        call = stream, "llm_stream_hidden_states", doing
+        return self._states(*call, ids, n_kept, layers, (n_rows,), (n_rows, n_embd))
+
+    def pooled_states(
+        self,
+        stream: CffiStream,
+        tokens: Tokens,
+        layers: Sequence[int],
+        ranges: Sequence[tuple[int, int]],
+        n_embd: int,
+        n_kept: int = 0,
+    ) -> NDArray[np.float32]:
+        """Return means of hidden states over ranges of tokens; the rest is as `hidden_states`.
+
+        Each range has the indices of its first token and of the token after its last one. The
+        result has the shape [n_layers, n_ranges, n_embd].
+        """
+        ids = self._ids(tokens)
+        pairs = check_each("ranges", ranges, (tuple, list), RANGE)
+        if not pairs:
+            raise InvalidArgumentError("ranges: expected at least one range, got none")
+        bounds = np.empty((len(pairs), 2), np.uint64)
+        for i, pair in enumerate(pairs):
+            if len(pair) != 2:
+                raise wrong(f"ranges[{i}]", RANGE, pair)
+            bounds[i] = [check_whole(f"ranges[{i}]", at, 0, ids[1]) for at in pair]
+        pooled = self._ffi.from_buffer("uint64_t[]", bounds), len(bounds)
+        doing = f"read mean hidden states of {ids[1]} tokens"
+        call = stream, "llm_stream_pooled_states", doing
+        return self._states(*call, ids, n_kept, layers, pooled, (len(bounds), n_embd))
+
+    def _states(
+        self,
+        stream: CffiStream,
+        name: str,
+        doing: str,
+        ids: tuple[Any, int],
+        n_kept: int,
+        layers: Sequence[int],
+        rows: tuple[Any, ...],
+        shape: tuple[int, int],
+    ) -> NDArray[np.float32]:
+        """Call a function that writes states of the given shape for each layer; `rows` is which."""
+        listed = check_several("layers", layers, "a list of whole numbers")
+        numbers = [check_whole(f"layers[{i}]", n, 1, MAX_LAYERS) for i, n in enumerate(listed)]
+        n_rows, n_embd = shape[0], check_whole("n_embd", shape[1], 1, MAX_EMBD)
+        states = np.empty((len(numbers), n_rows, n_embd), np.float32)
+        out = self._ffi.from_buffer("float[]", states, require_writable=True), states.size
+        n_kept = check_whole("n_kept", n_kept, 0, MAX_TOKENS)
+        self._call_on(stream, name, doing, *ids, n_kept, *self._ids(numbers), *rows, *out)
+        return states
+
+    def _ids(self, tokens: Tokens, name: str = "tokens") -> tuple[Any, int]:
+        """Return whole numbers as a C array, which keeps them alive, and its length."""
+        ids = token_array(tokens, name)
+        return self._ffi.from_buffer("int32_t[]", ids), len(ids)
 
     def _logprob_entries(self, n_tokens: int, n_top: int) -> tuple[NDArray[np.void], Any]:
         """Return an array for log-probabilities, and a pointer to its entries."""
-        check_whole("n_top", n_top, 0, MOST_TOP)
+        n_top = check_whole("n_top", n_top, 0, MAX_TOP)
         found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
         return found, self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
 
@@ -584,7 +626,7 @@ class CffiBinding:
     def _prepared(self, ctx: Any, name: str, raw: bytes, n: int) -> PreparedChoices:
         prepare = self._functions[name]
         self._check_ctx(ctx)
-        check_whole("n", n, 0)
+        n = check_whole("n", n, 0)
         longest = self._ffi.new("size_t *")
         error = self._ffi.new("char **")
         handle = prepare(ctx, raw, len(raw), longest, error)
@@ -618,9 +660,9 @@ class CffiBinding:
         """
         choose = self._functions["llm_stream_choose"]
         check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
-        check_whole("mode", mode, 0)
-        check_flag("scores", scores)
-        ffi, ids = self._ffi, token_array(prompt)
+        mode = check_whole("mode", mode, 0)
+        scores = check_flag("scores", scores)
+        ffi, ids = self._ffi, self._ids(prompt)
         result, stats = ffi.new("eliza_choice_t *"), ffi.new("eliza_llm_stream_stats_t *")
         tokens = ffi.new("int32_t[]", choices.longest)
         logprobs = np.empty(choices.n, np.float64) if scores else None
@@ -628,7 +670,7 @@ class CffiBinding:
         with self._turn(stream, "choose"):
             n = choose(
                 stream.pointer,
-                *(ffi.from_buffer("int32_t[]", ids), len(ids), choices.handle, mode, result),
+                *(*ids, choices.handle, mode, result),
                 *(tokens, choices.longest, all_in_c, choices.n if scores else 0),
                 *(stats, ffi.sizeof("eliza_llm_stream_stats_t"), stream.error),
             )
@@ -653,7 +695,7 @@ class CffiBinding:
     ) -> None:
         """Call a function that starts a span with labels; `what` names the labels in messages."""
         start = self._functions[name]
-        check_whole("mode", mode, 0)
+        mode = check_whole("mode", mode, 0)
         with self._turn(stream, f"set {what}"):
             status: Any = start(stream.pointer, *labels, mode)
             if self._dialect.reports_rejected_tries and status < 0:
@@ -702,30 +744,30 @@ class CffiBinding:
         stream: CffiStream,
         endings: Sequence[tuple[Tokens, PreparedChoices]],
         *,
-        joint: bool,
+        full: bool,
         allowed_probability: bool,
     ) -> tuple[EndingScores, ...]:
         """Score the choices after each of several endings of the conversation.
 
         Each ending is a pair of its tokens and the choices that may follow them. All are decoded
-        together and then removed, so the conversation does not change. `joint` and
+        together and then removed, so the conversation does not change. `full` and
         `allowed_probability` say whether to compute these fields of the result, which need the
         logits of the whole vocabulary.
         """
-        check_flag("joint", joint)
-        check_flag("allowed_probability", allowed_probability)
+        full = check_flag("full", full)
+        allowed_probability = check_flag("allowed_probability", allowed_probability)
         check_several("endings", endings, ENDINGS)
         endings = tuple(endings)
         structs = self._ffi.new("eliza_ending_t[]", len(endings))
-        kept = []
+        arrays = []
         for ending, pair in zip(structs, endings, strict=True):
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise wrong("endings", ENDINGS, endings)
-            kept.append(self._set_ending(ending, *pair))
+            arrays.append(self._set_ending(ending, *pair))
         sizes = [choices.n for _, choices in endings]
-        legal = np.zeros(sum(sizes), dtype=np.float64)
-        joints = np.zeros(len(legal) if joint else 0, dtype=np.float64)
-        masses = np.zeros(len(endings) if allowed_probability else 0, dtype=np.float64)
+        constrained = np.zeros(sum(sizes), dtype=np.float64)
+        of_full = np.zeros(len(constrained) if full else 0, dtype=np.float64)
+        allowed = np.zeros(len(endings) if allowed_probability else 0, dtype=np.float64)
 
         def out(array: NDArray[np.float64]) -> Any:
             return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
@@ -735,17 +777,17 @@ class CffiBinding:
             "llm_stream_score_endings",
             f"score {len(endings)} endings",
             *(structs, len(endings)),
-            *(out(legal), out(joints), out(masses), len(legal)),
+            *(out(constrained), out(of_full), out(allowed), len(constrained)),
         )
         ends = np.cumsum(sizes)[:-1]
-        joint_of = np.split(joints, ends) if joint else None
+        full_of = np.split(of_full, ends) if full else None
         return tuple(
             EndingScores(
                 of_ending,
-                None if joint_of is None else joint_of[i],
-                float(masses[i]) if allowed_probability else None,
+                None if full_of is None else full_of[i],
+                float(allowed[i]) if allowed_probability else None,
             )
-            for i, of_ending in enumerate(np.split(legal, ends))
+            for i, of_ending in enumerate(np.split(constrained, ends))
         )
 
     def rank(
@@ -757,20 +799,20 @@ class CffiBinding:
         after: Tokens = (),
         groups: Tokens | None = None,
         max_passes: int | None = None,
-        joint: bool = False,
+        full: bool = False,
     ) -> Ranking:
         """Return the `k` most probable choices after the conversation, which does not change.
 
         The tokens `after` follow the conversation, before the choices. If `groups` has the group of
         each choice, shape ``[n_choices]``, the groups are ranked, by the sum of the probabilities
         of their choices. `max_passes` limits the forward passes; None = as many as the proof needs.
-        With `joint`, the rank is by the joint probability of a choice's tokens over the whole
+        With `full`, the rank is by the full probability of a choice's tokens over the whole
         vocabulary, instead of its probability among the choices.
         """
         check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
         ending = self._ffi.new("eliza_ending_t *")
-        kept = self._set_ending(ending, after, choices)
-        rule = RANK_JOINT if check_flag("joint", joint) else RANK_LEGAL
+        array = self._set_ending(ending, after, choices)
+        rule = RANK_JOINT if check_flag("full", full) else RANK_LEGAL
         ranking = self._rank(
             stream,
             "llm_stream_rank",
@@ -781,7 +823,7 @@ class CffiBinding:
             max_passes=max_passes,
             rule=rule,
         )
-        del kept  # the array of the ending's tokens
+        del array  # of the ending's tokens
         return ranking
 
     def rank_texts(
@@ -828,9 +870,8 @@ class CffiBinding:
         if max_passes is not None:
             options.max_passes = check_whole("max_passes", max_passes, 0, 2**31 - 1) or NO_PASSES
         if groups is not None:
-            numbers = token_array(groups, "groups")
-            options.groups = self._ffi.from_buffer("int32_t[]", numbers)
-            options.n_groups = len(numbers)
+            numbers, options.n_groups = self._ids(groups, "groups")
+            options.groups = numbers
         ranked = np.zeros(min(k, n), dtype=RANKED)
         summary = self._ffi.new("eliza_ranking_t *")
         ranked_in_c = self._ffi.from_buffer("eliza_ranked_t[]", ranked)
@@ -850,10 +891,8 @@ class CffiBinding:
     def _set_ending(self, ending: Any, tokens: Tokens, choices: PreparedChoices) -> Any:
         """Fill in an ``eliza_ending_t``, and return the array that it points to."""
         check_kind("the choices of an ending", choices, PreparedChoices, "a PreparedChoices")
-        ids = token_array(tokens)
-        ending.tokens = self._ffi.from_buffer("int32_t[]", ids)
-        ending.n_tokens = len(ids)
-        ending.choices = choices.handle
+        ids, ending.n_tokens = self._ids(tokens)
+        ending.tokens, ending.choices = ids, choices.handle
         return ids
 
     # ---- text without a stream ---------------------------------------------------------------
@@ -895,15 +934,15 @@ class CffiBinding:
         self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
     ) -> bytes:
         """Return the bytes of tokens. They may end in the middle of a character."""
-        check_flag("remove_special", remove_special)
-        check_flag("unparse_special", unparse_special)
+        remove_special = check_flag("remove_special", remove_special)
+        unparse_special = check_flag("unparse_special", unparse_special)
         ids = token_array(tokens)
+        tokens_in_c = self._ffi.from_buffer("int[]", ids), len(ids)
         special = int(remove_special), int(unparse_special)
-        given = self._ffi.from_buffer("int[]", ids), len(ids), *special
         cap = 64 + 16 * len(ids)
         while True:
             text = self._ffi.new("char[]", cap)
-            size = self._call("detokenize", "detokenize", ctx, *given, text, cap)
+            size = self._call("detokenize", "detokenize", ctx, *tokens_in_c, *special, text, cap)
             if size < cap:
                 return bytes(self._ffi.buffer(text, size))
             cap = size + 1
@@ -938,9 +977,54 @@ class CffiBinding:
         """
         check_one_of("pooling", pooling, POOLING)
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
-        given = raw, len(raw), POOLING[pooling]
-        embedding: NDArray[np.float32] = self._embeddings("embed", "embed the text", ctx, given)[0]
-        return embedding
+        arguments = raw, len(raw), POOLING[pooling]
+        (embedding,) = self._embeddings("embed", "embed the text", ctx, arguments)
+        return np.asarray(embedding)
+
+    def embed_texts(
+        self,
+        ctx: Any,
+        texts: Sequence[str],
+        pooling: str | None = None,
+        in_windows: bool = False,
+    ) -> NDArray[np.float32]:
+        """Return the embeddings of strings: unit vectors, as rows.
+
+        Short texts share forward passes. `pooling` is as in `embed`; None = as the model's file
+        says. With `in_windows`, a text that is longer than the model allows is read in overlapping
+        windows, whose embeddings are averaged; otherwise such a text is an error.
+        """
+        if pooling is not None:
+            check_one_of("pooling", pooling, POOLING)
+        n, *arrays, _alive = self._texts("texts", texts)
+        kind = 0 if pooling is None else POOLING[pooling]
+        arguments = *arrays, n, kind, int(check_flag("in_windows", in_windows))
+        return self._embeddings("embed_texts", f"embed {n} texts", ctx, arguments, n)
+
+    def rerank(self, ctx: Any, query: str, documents: Sequence[str]) -> NDArray[np.float32]:
+        """Return the relevance of documents for a query, as a reranker computes it.
+
+        The more relevant a document, the higher its value. The values have no fixed range.
+        """
+        raw = check_text("query", query).encode("utf-8", "surrogatepass")
+        n, *arrays, _alive = self._texts("documents", documents)
+        found = np.empty(n, np.float32)
+        out = self._ffi.from_buffer("float[]", found, require_writable=True), n
+        self._call("rerank", f"rerank {n} documents", ctx, raw, len(raw), *arrays, n, *out)
+        return found
+
+    def _texts(self, name: str, texts: Sequence[str]) -> tuple[int, Any, Any, Any]:
+        """Return the number of strings, C arrays of them and of their lengths, and their buffers.
+
+        The caller keeps a reference to the buffers during the call.
+        """
+        raw = [
+            text.encode("utf-8", "surrogatepass")
+            for text in check_each(name, texts, str, "a string")
+        ]
+        alive = [self._ffi.from_buffer("char[]", each) for each in raw]
+        lengths = self._ffi.new("uint64_t[]", [len(each) for each in raw])
+        return len(raw), self._ffi.new("char *[]", alive), lengths, alive
 
     def token_embeddings(
         self, ctx: Any, tokens: Tokens, positions: Sequence[int]
@@ -949,21 +1033,19 @@ class CffiBinding:
 
         The tokens are at the `positions` in `tokens`, ascending. Decision models may return scores.
         """
-        ids, places = token_array(tokens), token_array(positions, "positions")
-        doing = f"read the embeddings of {len(places)} of {len(ids)} tokens"
-        first, second = (self._ffi.from_buffer("int32_t[]", each) for each in (ids, places))
-        given = first, len(ids), second, len(places)
-        return self._embeddings("token_embeddings", doing, ctx, given, len(places))
+        ids, places = self._ids(tokens), self._ids(positions, "positions")
+        doing = f"read the embeddings of {places[1]} of {ids[1]} tokens"
+        return self._embeddings("token_embeddings", doing, ctx, (*ids, *places), places[1])
 
     def _embeddings(
-        self, name: str, doing: str, ctx: Any, given: Sequence[Any], n: int = 1
+        self, name: str, doing: str, ctx: Any, arguments: Sequence[Any], n: int = 1
     ) -> NDArray[np.float32]:
         """Call a function that writes `n` embeddings and their size; return them as rows."""
         size, values = self._ffi.new("int *"), np.empty(EMBEDDING_CAP, np.float32)
         while True:
             out = self._ffi.from_buffer("float[]", values), values.size
             try:
-                self._call(name, doing, ctx, *given, *out, size)
+                self._call(name, doing, ctx, *arguments, *out, size)
             except InvalidArgumentError:
                 if n * size[0] <= values.size:
                     raise
@@ -973,16 +1055,15 @@ class CffiBinding:
 
     def eot_score(self, ctx: Any, tokens: Tokens, target: int) -> EotScore:
         """Return the probability that token `target`, such as an end of turn, comes next."""
-        ids = token_array(tokens)
-        wanted = int(token_array([target])[0])
+        ids = self._ids(tokens)
+        target = int(token_array([target])[0])
         probability, top_probability = self._ffi.new("float *"), self._ffi.new("float *")
         top = self._ffi.new("int32_t *")
         self._call(
             "llm_eot_score",
-            f"score token {wanted} after {len(ids)} tokens",
+            f"score token {target} after {ids[1]} tokens",
             ctx,
-            *(self._ffi.from_buffer("int32_t[]", ids), len(ids), wanted),
-            *(probability, top, top_probability),
+            *(*ids, target, probability, top, top_probability),
         )
         return EotScore(probability[0], top[0], top_probability[0])
 
@@ -1108,7 +1189,7 @@ def _span_result(facts: Mapping[str, Any]) -> SpanResult:
         truncated=facts["truncated"],
         choice=facts["choice"],
         answer_tokens=tuple(facts["answer_tokens"]),
-        answer_bytes=tuple(facts.get("answer_bytes", ())),
+        answer_bytes=tuple(facts["answer_bytes"]),
     )
 
 

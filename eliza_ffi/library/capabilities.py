@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..checks import wrong
-from .abi import CONTEXT_SIZE_SINCE, KV_TYPES_SINCE, MOBILE_CONFIG_SIZE, PREFIX
+from .abi import MOBILE_CONFIG_SIZE, PREFIX
 from .binding import CffiBinding
 from .loading import Library
 from .protocol import STOP_AT_LEAF, TRIE_ARGMAX, TRIE_BEST_LEAF, TRIE_SAMPLE
 
 _MODES = {"argmax": 1 << TRIE_ARGMAX, "sample": 1 << TRIE_SAMPLE, "best-leaf": 1 << TRIE_BEST_LEAF}
 _MODES["stop-at-leaf"] = STOP_AT_LEAF
+
+FEATURES = {
+    "push": ("llm_stream_generate",),
+    "token_trie": ("set_token_trie", "clear_token_trie"),
+    "text_choices": ("set_text_choices",),
+    "prepared_choices": ("set_choices",),
+    "endings": ("llm_stream_score_endings", "llm_score_endings_supported"),
+    "ranking": ("llm_stream_rank", "llm_rank_supported"),
+    "token_masks": ("llm_stream_set_forced_tokens", "llm_token_mask_supported"),
+    "fill": ("llm_stream_fill", "llm_fill_supported"),
+    "sampling": ("llm_stream_set_sampling",),
+    "stats": ("llm_stream_stats",),
+    "logprobs": ("llm_stream_set_logprobs",),
+    "kv_quant": ("llm_kv_quant_supported",),
+    "slots": ("llm_stream_save_slot", "llm_stream_restore_slot"),
+    "tokenizer": ("tokenize", "tokenize_supported"),
+    "embeddings": ("embed", "embed_supported"),
+    "token_embeddings": ("token_embeddings", "token_embeddings_supported"),
+    "hidden_states": ("llm_stream_hidden_states", "llm_hidden_states_supported"),
+    "pooled_states": ("llm_stream_pooled_states", "llm_pooled_states_supported"),
+    "shared_embeddings": ("embed_texts", "embed_supported"),
+    "reranking": ("rerank", "rerank_supported"),
+    "end_of_turn": ("llm_eot_score", "llm_eot_supported"),
+    "verifier_events": ("set_verifier_callback",),
+    "vision": ("vision_supported",),
+}
+"""The functions of each feature. A probe, whose name ends in ``_supported``, must not return 0."""
 
 
 @dataclass(frozen=True)
@@ -37,38 +65,16 @@ class InferenceCapabilities:
         -1 = all layers, if the library reports a GPU; otherwise 0.
     abi_version : str
         Empty without a library.
-    pull, push : bool
-        Whether the library has ``next`` (every library does) and ``generate``.
-    cancel : bool
-        Whether a forward pass can be stopped (every library can).
-    token_trie : bool
-        Whether a token trie can constrain the output.
+    features : mapping of str to bool
+        Whether the library has each of the `FEATURES`.
     trie_modes : tuple of str
         A subset of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``. Empty if the
         library does not report its modes.
-    text_choices, prepared_choices, endings, ranking, token_masks : bool
-        Whether the library accepts choices as strings, prepares choices for repeated use, scores
-        several endings of a prompt together, finds the most probable choices without scoring all,
-        and accepts a mask for the next token.
-    fill, sampling, stats, logprobs : bool
-        Whether the library has structured answers, the full set of samplers, counters, and
-        log-probabilities of tokens.
-    kv_quant : bool
-        Whether the data types of the KV cache can be set.
-    slots : bool
-        Whether the library can save a slot to a file and restore it.
-    tokenizer, embeddings, token_embeddings, hidden_states : bool
-        Whether the library has a tokenizer, embeddings of texts and of single tokens, and hidden
-        states.
-    end_of_turn, verifier_events, vision : bool
-        Whether the library has the probability of the end of a turn, callbacks for checked drafts,
-        and image input.
     context_size : str
         How to set the context size: ``"option"`` = by an option; ``"config"`` = in the 88-byte
-        configuration of :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`; ``"none"`` = it
-        cannot be set.
+        configuration of :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`.
     config_size : int
-        The size in bytes of the stream configuration that a library of this version reads.
+        The size in bytes of the stream configuration that the library reads.
     missing_symbols : tuple of str
         Functions that the C header declares and the library lacks.
     """
@@ -79,39 +85,16 @@ class InferenceCapabilities:
     max_context_tokens: int = 0
     recommended_gpu_layers: int = 0
     abi_version: str = ""
-    pull: bool = False
-    push: bool = False
-    cancel: bool = False
-    token_trie: bool = False
+    features: Mapping[str, bool] = field(default_factory=dict)
     trie_modes: tuple[str, ...] = ()
-    text_choices: bool = False
-    prepared_choices: bool = False
-    endings: bool = False
-    ranking: bool = False
-    token_masks: bool = False
-    fill: bool = False
-    sampling: bool = False
-    stats: bool = False
-    logprobs: bool = False
-    kv_quant: bool = False
-    slots: bool = False
-    tokenizer: bool = False
-    embeddings: bool = False
-    token_embeddings: bool = False
-    hidden_states: bool = False
-    end_of_turn: bool = False
-    verifier_events: bool = False
-    vision: bool = False
-    context_size: str = "none"
+    context_size: str = ""
     config_size: int = 0
     missing_symbols: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as a dict that can be written as JSON."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
+        """Return all fields, and each feature, as a dict that can be written as JSON."""
+        facts = asdict(self)
+        return {**facts.pop("features"), **{name: _json(value) for name, value in facts.items()}}
 
     def to_mobile(self) -> dict[str, bool | int]:
         """Return the five fields of ``MobileInferenceCapabilities`` under elizaOS's names."""
@@ -122,6 +105,10 @@ class InferenceCapabilities:
             "maxContextTokens": self.max_context_tokens,
             "recommendedGpuLayers": self.recommended_gpu_layers,
         }
+
+
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def detect_capabilities(
@@ -155,58 +142,27 @@ def detect_capabilities(
     has_devices = any(device.get("gpu") for device in facts.get("devices", ()))
     streams = _has(library, "llm_stream_open", "llm_stream_supported")
     modes = binding.trie_modes
+    size = library.ffi.sizeof("eliza_llm_stream_config_t")
     return InferenceCapabilities(
         streaming_llm=streams,
-        mtp_supported=library.probe(f"{PREFIX}llm_mtp_supported"),
-        omnivoice_streaming=library.probe(f"{PREFIX}tts_stream_supported"),
+        mtp_supported=_has(library, "llm_mtp_supported"),
+        omnivoice_streaming=_has(library, "tts_stream_supported"),
         max_context_tokens=int(facts.get("model", {}).get("n_ctx_train", 0)) if streams else 0,
         recommended_gpu_layers=-1 if streams and has_devices else 0,
         abi_version=library.abi_version,
-        pull=library.has(f"{PREFIX}llm_stream_next"),
-        push=library.has(f"{PREFIX}llm_stream_generate"),
-        cancel=library.has(f"{PREFIX}llm_stream_cancel"),
-        token_trie=binding.supports("set_token_trie") and binding.supports("clear_token_trie"),
+        features={name: _has(library, *functions) for name, functions in FEATURES.items()},
         trie_modes=tuple(name for name, bit in _MODES.items() if modes & bit),
-        text_choices=binding.supports("set_text_choices"),
-        prepared_choices=binding.supports("set_choices"),
-        endings=_has(library, "llm_stream_score_endings", "llm_score_endings_supported"),
-        ranking=_has(library, "llm_stream_rank", "llm_rank_supported"),
-        token_masks=_has(library, "llm_stream_set_forced_tokens", "llm_token_mask_supported"),
-        fill=_has(library, "llm_stream_fill", "llm_fill_supported"),
-        sampling=binding.supports("set_sampling"),
-        stats=binding.supports("stats"),
-        logprobs=binding.supports("set_logprobs"),
-        kv_quant=library.probe(f"{PREFIX}llm_kv_quant_supported"),
-        slots=binding.supports("save_slot") and binding.supports("restore_slot"),
-        tokenizer=_has(library, "tokenize", "tokenize_supported"),
-        embeddings=_has(library, "embed", "embed_supported"),
-        token_embeddings=_has(library, "token_embeddings", "token_embeddings_supported"),
-        hidden_states=_has(library, "llm_stream_hidden_states", "llm_hidden_states_supported"),
-        end_of_turn=_has(library, "llm_eot_score", "llm_eot_supported"),
-        verifier_events=binding.supports("set_verifier_callback"),
-        vision=library.probe(f"{PREFIX}vision_supported"),
-        context_size=_context_size(library),
-        config_size=_config_size(library),
+        context_size="option" if binding.supports("set_option") else "config",
+        config_size=MOBILE_CONFIG_SIZE if library.is_elizaos else size,
         missing_symbols=library.missing_symbols,
     )
 
 
-def _has(library: Library, name: str, probe: str) -> bool:
-    """Return whether a library has a function and its probe, if there is one, is not 0."""
-    if not library.has(PREFIX + name):
-        return False
-    return not library.has(PREFIX + probe) or library.probe(PREFIX + probe)
-
-
-def _context_size(library: Library) -> str:
-    if library.has(f"{PREFIX}set_option"):
-        return "option"
-    return "config" if library.version >= CONTEXT_SIZE_SINCE else "none"
-
-
-def _config_size(library: Library) -> int:
-    if not library.is_older:
-        return int(library.ffi.sizeof("eliza_llm_stream_config_t"))
-    if library.version < KV_TYPES_SINCE:
-        return 64
-    return 80 if library.version < CONTEXT_SIZE_SINCE else MOBILE_CONFIG_SIZE
+def _has(library: Library, *names: str) -> bool:
+    """Return whether a library has functions; it may lack a probe that is not the first of them."""
+    first, *others = (PREFIX + name for name in names)
+    optional = [name for name in others if library.has(name) or not name.endswith("_supported")]
+    return all(
+        library.probe(name) if name.endswith("_supported") else library.has(name)
+        for name in (first, *optional)
+    )

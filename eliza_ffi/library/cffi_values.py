@@ -25,7 +25,7 @@ except (AttributeError, ImportError):  # private to cffi; FFI.gc does the same i
     gcp = None
 
 TOKENS_PER_PULL = 32
-MOST_TOKENS_PER_PULL = 256
+MAX_TOKENS_PER_PULL = 256
 TEXT_CAP = 4096
 
 CONFIG_CHECKS: dict[str, Callable[[str, Any], object]] = {
@@ -91,7 +91,7 @@ class CffiStream:
         self.ctx = ctx
         self.pointer = ffi.NULL
         self._owner: list[Any] = []
-        self.tokens = ffi.new("int32_t[]", MOST_TOKENS_PER_PULL)
+        self.tokens = ffi.new("int32_t[]", MAX_TOKENS_PER_PULL)
         self.count = ffi.new("size_t *")
         self.wide_count = ffi.new("uint64_t *")
         self.text_cap = TEXT_CAP

@@ -1,8 +1,7 @@
-"""The steps of a call that differ between this project's library and older versions.
+"""The steps of a call that differ between this project's library and elizaOS's own.
 
-An older version, or another library of the same name, may crash on a closed handle, or when two
-calls run on one stream at the same time. It may read fewer bytes, or more, of a stream's
-configuration than this project's library.
+elizaOS's library may crash on a closed handle, or when two calls run on one stream at the same
+time. It reads more bytes of a stream's configuration than this project's library.
 """
 
 from __future__ import annotations
@@ -15,14 +14,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..errors import InvalidArgumentError, NotSupportedError
-from .abi import (
-    CONTEXT_SIZE_OFFSET,
-    CONTEXT_SIZE_SINCE,
-    KV_TYPES_SINCE,
-    MOBILE_CONFIG_SIZE,
-    PREFIX,
-)
+from ..errors import InvalidArgumentError
+from .abi import CONTEXT_SIZE_OFFSET, MOBILE_CONFIG_SIZE, PREFIX
 from .cffi_values import CffiStream, config_struct
 from .loading import Library, header_ffi
 from .protocol import StreamConfig
@@ -57,8 +50,8 @@ class Dialect:
         return CffiStream(ctx)
 
 
-class OlderDialect(Dialect):
-    """Makes the checks that an older library does not make itself."""
+class ElizaosDialect(Dialect):
+    """Makes the checks that elizaOS's library does not make itself."""
 
     no_limit = 2**31 - 1  # some libraries read 0 as "no token"
     checks_contexts = True
@@ -94,30 +87,13 @@ class OlderDialect(Dialect):
         self.library.lib.eliza_inference_destroy(ctx)
 
     def config(self, config: StreamConfig, context_size: int) -> tuple[Any, Any]:
-        """Return the struct in a layout that every version can read.
-
-        The struct always has 88 bytes. A library that reads 64 or 80 bytes ignores the rest. A
-        library that reads 88 bytes finds a context size at byte 80, and never unrelated memory.
-        """
-        for name in ("cache_type_k", "cache_type_v"):
-            value = getattr(config, name)
-            if value not in (None, "", "f16"):
-                self._check_version(f"{name}={value!r}", KV_TYPES_SINCE)
-        if context_size:
-            self._check_version("a context size per stream", CONTEXT_SIZE_SINCE)
+        """Return a struct of 88 bytes. A library that reads only 80 bytes ignores the rest."""
         ffi, _ = header_ffi()
         struct, strings = config_struct(config)
         words = ffi.new("uint64_t[]", MOBILE_CONFIG_SIZE // 8)  # uint64_t aligns the pointers
         ffi.memmove(words, struct, ffi.sizeof("eliza_llm_stream_config_t"))
         ffi.cast("int32_t *", words)[CONTEXT_SIZE_OFFSET // 4] = context_size
         return ffi.cast("eliza_llm_stream_config_t *", words), (words, strings)
-
-    def _check_version(self, what: str, since: int) -> None:
-        if self.library.version < since:
-            raise NotSupportedError(
-                f"{self.library.path} (ABI version {self.library.abi_version}) does not support "
-                f"{what}, which was added in version {since}"
-            )
 
     def new_stream(self, ctx: Any) -> UncheckedStream:
         stream = UncheckedStream(ctx, self.library)
@@ -129,11 +105,11 @@ class OlderDialect(Dialect):
 
 def dialect_of(library: Library) -> Dialect:
     """Return the dialect of a library."""
-    return OlderDialect(library) if library.is_older else Dialect(library)
+    return ElizaosDialect(library) if library.is_elizaos else Dialect(library)
 
 
 class UncheckedStream(CffiStream):
-    """A stream of an older library, which rejects concurrent calls and calls on a closed stream."""
+    """A stream of elizaOS's library. Concurrent calls, and calls after its end, are errors."""
 
     __slots__ = ("_caller", "_decoder", "_library", "_lock")
 
@@ -147,7 +123,7 @@ class UncheckedStream(CffiStream):
     def decode(self, text: bytes, done: bool) -> str:
         """Return the whole characters of a step's text, and of the bytes that came before it.
 
-        Older versions of the library split a character that spans two tokens.
+        elizaOS's library splits a character that spans two tokens.
         """
         return self._decoder.decode(text, done)
 

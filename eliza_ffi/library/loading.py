@@ -1,8 +1,8 @@
 """Find, load and probe libelizainference.
 
 The functions' declarations are read from the C header, so they are not repeated in Python. Each
-declared function is looked up by name when the library is loaded. Older versions lack some of the
-functions, and a call of a missing function raises an error instead of crashing.
+declared function is looked up by name when the library is loaded. elizaOS's library lacks some of
+the functions, and a call of a missing function raises an error instead of crashing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ from ..errors import (
 )
 from .abi import (
     ABI_VERSION,
-    OLDEST_ABI_VERSION,
     PREFIX,
     REQUIRED_SYMBOLS,
-    SINCE,
     SUPPLEMENT,
 )
 from .log_lines import forward_log_lines
@@ -38,7 +36,6 @@ from .log_lines import forward_log_lines
 __all__ = [
     "ABI_VERSION",
     "LIBRARY_VARIABLE",
-    "OLDEST_ABI_VERSION",
     "PREFIX",
     "REQUIRED_SYMBOLS",
     "Library",
@@ -101,7 +98,7 @@ def cdef_from_header(header: str) -> str:
     Removes comments, preprocessor lines, ``#ifdef __cplusplus`` blocks and ``ELIZA_API``.
     """
     text = re.sub(r"/\*.*?\*/", "", check_text("header", header), flags=re.DOTALL)
-    kept = []
+    lines = []
     in_cplusplus = False
     for line in text.splitlines():
         directive = line.lstrip()
@@ -111,8 +108,8 @@ def cdef_from_header(header: str) -> str:
             elif directive.startswith("#endif"):
                 in_cplusplus = False
         elif not in_cplusplus and line.strip():
-            kept.append(line.replace("ELIZA_API ", ""))
-    return "\n".join(kept) + "\n"
+            lines.append(line.replace("ELIZA_API ", ""))
+    return "\n".join(lines) + "\n"
 
 
 def declared_functions(header: str) -> tuple[str, ...]:
@@ -171,7 +168,7 @@ def find_library(
     if bundle is not None:
         check_path("bundle", bundle)
     if trust_bundle is not None:
-        check_flag("trust_bundle", trust_bundle)
+        trust_bundle = check_flag("trust_bundle", trust_bundle)
     if path is not None:
         return _named_file(Path(check_path("path", path)), "the library path given")
     variable = os.environ.get(LIBRARY_VARIABLE)
@@ -249,8 +246,8 @@ class Library:
         The names of the functions that the library has.
     missing_symbols : tuple of str
         Functions that the header declares and this library lacks, in the header's order.
-    is_older : bool
-        Whether this is an older version, or another library of the same name. Such a library may
+    is_elizaos : bool
+        Whether this is elizaOS's own library, or another one of the same name. Such a library may
         crash on a closed handle, or when two calls run on one stream at the same time. This
         project's library returns an error instead. It is recognized by its function ``last_error``.
     ffi, lib
@@ -263,7 +260,7 @@ class Library:
     LibraryLoadError
         If the dynamic linker cannot load the file, or a required function is missing.
     AbiMismatchError
-        If the library's ABI version is not 4 to 12.
+        If the library's ABI version is not 12.
     """
 
     def __init__(
@@ -279,10 +276,14 @@ class Library:
         self.lib: Any = _loaded(self.path, (status.st_ino, status.st_mtime_ns))
         self.functions = frozenset(n for n in (*declared, *SUPPLEMENT) if hasattr(self.lib, n))
         self.missing_symbols = tuple(name for name in declared if name not in self.functions)
-        self.is_older = "eliza_inference_last_error" not in self.functions
+        self.is_elizaos = "eliza_inference_last_error" not in self.functions
         self._check_required_symbols()
         self.abi_version = self._checked_abi_version()
-        if not self.is_older:
+        self.forward_log_lines()
+
+    def forward_log_lines(self) -> None:
+        """Forward the library's log lines from now on, if the program has set up logging."""
+        if not self.is_elizaos:
             forward_log_lines(self.ffi, self.lib)
 
     def has(self, symbol: str) -> bool:
@@ -295,37 +296,25 @@ class Library:
         """Raise :class:`~eliza_ffi.errors.NotSupportedError` if the library lacks a function."""
         if self.has(symbol):
             return
-        since = SINCE.get(symbol, 0)
-        added = f", which was added in version {since}" if since > self.version else ""
-        raise NotSupportedError(
-            f"{self.path} (ABI version {self.abi_version}) has no {symbol}{added}"
-        )
+        raise NotSupportedError(f"{self.path} has no {symbol}")
 
     def probe(self, symbol: str) -> bool:
         """Call a function such as ``..._supported``; return whether it exists and is not 0."""
         return self.has(symbol) and int(getattr(self.lib, symbol)()) > 0
 
-    @property
-    def version(self) -> int:
-        """`abi_version` as a number."""
-        return int(self.abi_version)
-
     def _check_required_symbols(self) -> None:
         missing = [name for name in REQUIRED_SYMBOLS if name not in self.functions]
         if missing:
             raise LibraryLoadError(
-                f"{self.path} is not a usable libelizainference: expected the functions that every "
-                f"library of ABI version {OLDEST_ABI_VERSION} to {ABI_VERSION} has, "
-                f"but it lacks {', '.join(missing)}"
+                f"{self.path} is not a usable libelizainference: it lacks {', '.join(missing)}"
             )
 
     def _checked_abi_version(self) -> str:
         pointer = self.lib.eliza_inference_abi_version()
         text = self.ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
-        is_known = text.isdecimal() and OLDEST_ABI_VERSION <= int(text) <= ABI_VERSION
-        if not is_known:
+        if text != str(ABI_VERSION):
             raise AbiMismatchError(
-                f"{self.path}: expected ABI version {OLDEST_ABI_VERSION} to {ABI_VERSION}, "
-                f"got {text!r}; load another build of the library, or another version of eliza-ffi"
+                f"{self.path}: expected ABI version {ABI_VERSION}, got {text!r}; load another "
+                "build of the library, or another version of eliza-ffi"
             )
         return text

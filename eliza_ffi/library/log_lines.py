@@ -12,7 +12,8 @@ logger = logging.getLogger("eliza_ffi.native")
 # Without this handler, Python writes warnings to stderr if the program has not set up logging.
 logger.addHandler(logging.NullHandler())
 
-LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+# llama.cpp writes about 90 lines at its level INFO while it loads a model; our own library, none.
+LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 
 _of_thread = threading.local()
 interrupts: dict[int, KeyboardInterrupt] = {}
@@ -53,7 +54,7 @@ def _forward(ffi: Any, lib: Any) -> None:
 def _log_callback(ffi: Any) -> Any:
     def on_text(number: int, text: Any, user: Any) -> None:
         try:
-            _log(LEVELS.get(number, logging.INFO), ffi.string(text).decode("utf-8", "replace"))
+            _log(LEVELS.get(number, logging.DEBUG), ffi.string(text).decode("utf-8", "replace"))
         except KeyboardInterrupt as error:  # must not propagate through C code
             interrupts[threading.get_ident()] = error
 

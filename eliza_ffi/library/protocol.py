@@ -144,8 +144,7 @@ class StreamStats:
     ``"token-by-token"``, ``"skip-ahead"``, ``"tree"``. Fields that end in ``_us`` are in
     microseconds, ``_ns`` in nanoseconds. `passes_shared` is the number of `forward_passes` that
     also decoded tokens of other streams, `sequences` the number of streams summed over all passes,
-    and `wait_us` how long this stream waited for its passes. A counter that an older version of the
-    library does not have is 0.
+    and `wait_us` how long this stream waited for its passes.
     """
 
     prompt_tokens: int
@@ -214,10 +213,11 @@ class Chosen:
 class EndingScores:
     """The probabilities of the choices that may follow one ending of a prompt."""
 
-    legal: NDArray[np.float64]  # natural logarithm of each choice's probability among the choices
+    # The natural logarithm of each choice's probability among the choices.
+    constrained: NDArray[np.float64]
     # For each choice, the sum of the log-probabilities of its tokens over the whole vocabulary;
     # None unless requested.
-    joint: NDArray[np.float64] | None = None
+    full: NDArray[np.float64] | None = None
     # The probability, over the whole vocabulary, that the next token is the first token of some
     # choice; None unless requested.
     allowed_probability: float | None = None
@@ -259,7 +259,7 @@ class SpanResult:
     answer_tokens : tuple of int
         All tokens since the prompt, except a token of the prompt that was replaced (token healing).
     answer_bytes : tuple of int
-        The number of bytes of each answer token; empty if the library does not report it.
+        The number of bytes of each answer token.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Batches of rows of a Ray dataset: their columns, and errors of single rows."""
+"""Batches of rows of a Ray dataset."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..decisions.asking import is_of_row
 from ..errors import InvalidArgumentError
+from ..tables import TableRow
 from ..tables.columns import called_apart
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
 
@@ -21,10 +21,12 @@ def arrow_table(batch: Any) -> Any:
     return BlockAccessor.for_block(BlockAccessor.batch_to_block(batch)).to_arrow()
 
 
-def cells_of(table: Any, column: str) -> list[Any]:
-    check_columns(table.column_names, [column])
-    values: list[Any] = table.column(column).to_pylist()
-    return values
+def rows_of(table: Any, columns: Iterable[str]) -> list[TableRow]:
+    """Return the rows of a table with some of its columns."""
+    names = list(dict.fromkeys(columns))
+    check_columns(table.column_names, names)
+    fields = table.select(names).to_pylist()
+    return [TableRow(number, "", each) for number, each in enumerate(fields, 1)]
 
 
 def check_columns(names: Sequence[str], wanted: Iterable[str]) -> None:
@@ -65,25 +67,3 @@ def read_json(cell: Any, what: str) -> Any:
         return json.loads(cell)
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{what} are not JSON: {error}") from None
-
-
-def or_error(call: Any, *arguments: Any) -> Any:
-    """Return the result of a call, or the InvalidArgumentError that it raises."""
-    try:
-        return call(*arguments)
-    except InvalidArgumentError as error:
-        return error
-
-
-def raise_error(found: Any) -> Any:
-    """Return a result; raise an exception that :func:`or_error` returned."""
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def or_raised(found: Any) -> Any:
-    """Return a result or an error of a single row; raise any other error."""
-    if isinstance(found, Exception) and not is_of_row(found):
-        raise found
-    return found

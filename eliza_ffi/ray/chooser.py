@@ -6,7 +6,7 @@ import json
 import math
 import os
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..chat.prompt import Prompt
@@ -14,8 +14,11 @@ from ..checks import check_text
 from ..choices.label_set import LabelSet, as_label_set
 from ..errors import InvalidArgumentError
 from ..session.options import ChoiceMode, Tokenization
+from ..session.runs import choice_run
+from ..session.task import Task
+from ..tables import DecidedRow, TableRow, decide_rows
 from ..tables.columns import ERROR
-from .batch import arrow_table, cells_of, or_error, or_raised, read_json, with_cells
+from .batch import arrow_table, read_json, rows_of, with_cells
 from .resources import open_worker_model
 
 
@@ -95,54 +98,36 @@ class ChooserActor:
     def __call__(self, batch: Any) -> Any:
         """Return the batch with the added columns, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
-        labels = self._label_sets(table)
-        chosen = self._chosen(self._prompts(table), labels)
-        rows = [self._cells(each, own) for each, own in zip(chosen, labels, strict=True)]
-        return with_cells(table, rows, self._types)
+        named = (self._messages_column, self._labels_column, *fields_of(self._prompt or ""))
+        rows = rows_of(table, [each for each in named if each is not None])
+        decided = decide_rows(rows, self._task, self._model.session.at_once(None))
+        return with_cells(table, list(map(self._cells, decided)), self._types)
 
-    def _prompts(self, table: Any) -> list[Any]:
-        if self._prompt is None:
-            assert self._messages_column is not None
-            column = self._messages_column
-            return [or_error(_messages, cell, column) for cell in cells_of(table, column)]
-        columns = {name: cells_of(table, name) for name in fields_of(self._prompt)}
-        rows = [{name: cells[i] for name, cells in columns.items()} for i in range(table.num_rows)]
-        return [or_error(_filled, self._prompt, row) for row in rows]
+    def _task(self, row: TableRow) -> Task[Any]:
+        """Return the task whose result is the chosen label, and the texts of all labels."""
+        prompt: Any
+        if self._messages_column is not None:
+            prompt = _messages(row.fields[self._messages_column], self._messages_column)
+        else:
+            prompt = _filled(self._prompt or "", row.fields)
+        labels = self._labels
+        if self._labels_column is not None:
+            labels = _label_set_in(row.fields[self._labels_column])
+        assert labels is not None
+        run = choice_run(self._model.session, prompt, labels, method="choose", **self._settings)
+        return Task(self._model.session, run, read=lambda chosen: (chosen, labels.texts))
 
-    def _label_sets(self, table: Any) -> list[Any]:
-        if self._labels is not None:
-            return [self._labels] * table.num_rows
-        assert self._labels_column is not None
-        return [or_error(_label_set_in, cell) for cell in cells_of(table, self._labels_column)]
-
-    def _chosen(self, prompts: Sequence[Any], labels: Sequence[Any]) -> list[Any]:
-        """Return the chosen label for each prompt, or the error of this row."""
-        chosen = [
-            next((each for each in pair if isinstance(each, Exception)), None)
-            for pair in zip(prompts, labels, strict=True)
-        ]
-        good = [i for i, error in enumerate(chosen) if error is None]
-        if good:
-            found = self._model.choose_many(
-                [prompts[i] for i in good],
-                [labels[i] for i in good],
-                return_exceptions=True,
-                **self._settings,
-            )
-            for i, each in zip(good, found, strict=True):
-                chosen[i] = or_raised(each)
-        return chosen
-
-    def _cells(self, chosen: Any, labels: Any) -> dict[str, Any]:
+    def _cells(self, decided: DecidedRow) -> dict[str, Any]:
         cells: dict[str, Any] = dict.fromkeys(self._types)
-        if isinstance(chosen, Exception):
-            return cells | {ERROR: str(chosen)}
-        cells[self._name] = labels.texts[chosen.index]
+        if decided.error is not None:
+            return cells | {ERROR: decided.error}
+        chosen, texts = decided.decision
+        cells[self._name] = texts[chosen.index]
         probability = chosen.probability
         cells[f"{self._name}_probability"] = None if math.isnan(probability) else probability
         if chosen.probabilities is not None:
             cells[f"{self._name}_confidence"] = chosen.confidence
-            by_text = zip(labels.texts, chosen.probabilities.values(), strict=True)
+            by_text = zip(texts, chosen.probabilities.values(), strict=True)
             cells[f"{self._name}_probabilities"] = json.dumps(dict(by_text), ensure_ascii=False)
         return cells
 
@@ -164,11 +149,12 @@ def fields_of(prompt: str) -> list[str]:
     return list(dict.fromkeys(name for _, name, _, _ in parsed if name is not None))
 
 
-def _filled(prompt: str, row: Mapping[str, Any]) -> Prompt:
-    for name, cell in row.items():
+def _filled(prompt: str, fields: Mapping[str, Any]) -> Prompt:
+    values = {name: fields[name] for name in fields_of(prompt)}
+    for name, cell in values.items():
         if cell is None:
             raise InvalidArgumentError(f"no value in column {name!r}")
-    return Prompt.format(prompt, **row)
+    return Prompt.format(prompt, **values)
 
 
 def _messages(cell: Any, column: str) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..choices.label_set import as_label_set
-from ..decisions.learning.calibration import Calibration, as_calibration
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
+from ..evidence.calibration import Calibration, as_calibration
 from ..hub import name_for_workers
 from ..tables.columns import OutputColumns
 from .batch import check_columns

@@ -4,44 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
-from ..decisions.deciding import DecideSettings, plan_of
-from ..decisions.fingerprint import fingerprint_of
-from ..decisions.learning.calibration import as_calibration
-from ..decisions.learning.input_prior import given_calibration, with_input_prior
 from ..decisions.questions import Question, with_top
-from ..decisions.reasoning import decision_task, inputs_at_once
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
-from ..model import Model
-from ..session.batches import run_many
+from ..evidence.calibration import as_calibration
+from ..evidence.deciding import DecideSettings, refuse_input_prior
+from ..evidence.reasoning import inputs_at_once, question_task
 from ..session.task import Task
-from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
-from ..tables.job import input_of
+from ..tables import OutputColumns, RowDecider, TableRow, decide_rows
+from ..tables.columns import ERROR, ROW, answer_parts, cell_text
+from ..tables.decider import input_of
 from ..tables.parquet import arrow_type, load_pyarrow
-from ..tables.row_decider import RowDecider
-from ..tables.rows import TableRow, json_value
-from .batch import (
-    arrow_table,
-    cells_of,
-    or_error,
-    or_raised,
-    raise_error,
-    read_json,
-    with_cells,
-    with_columns,
-)
+from ..tables.rows import json_value
+from .batch import arrow_table, read_json, rows_of, with_cells, with_columns
 from .resources import open_worker_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Outcome = Decision | Exception
-"""A decision, or the error of a single row."""
 
 ANSWERS = "answers"
 
@@ -89,13 +73,12 @@ class DeciderActor:
     top
         Add a column ``NAME_top`` with JSON to each choice: its most probable options, at most this
         many, with their probabilities.
-    min_confidence
-        Add a column ``review``: true if an answer's confidence is lower, or the model abstained.
     sample
         Some of the inputs, whose tokens are counted for ``prompt_order="auto"``.
     **settings
         The keyword arguments of :meth:`~eliza_ffi.Model.decide`, except `timeout`. With `think` and
-        `questions`, a column ``reasoning`` is added, too.
+        `questions`, a column ``reasoning`` is added, too. With `min_probability` or `abstain`, a
+        column ``review`` is added: true if the model abstained from an answer.
 
     Raises
     ------
@@ -103,17 +86,6 @@ class DeciderActor:
         If the questions or the settings are invalid for all rows.
     ModelError
         If the model does not exist on the node.
-
-    Examples
-    --------
-    >>> ds.map_batches(  # doctest: +SKIP
-    ...     DeciderActor,
-    ...     fn_constructor_kwargs={"column": "body", "questions": questions, "model": "/m.gguf"},
-    ...     compute=ray.data.ActorPoolStrategy(size=8),
-    ...     num_cpus=4,
-    ...     batch_size=256,
-    ...     batch_format="pyarrow",
-    ... )
     """
 
     def __init__(
@@ -126,127 +98,51 @@ class DeciderActor:
         model_options: Mapping[str, Any] | None = None,
         probabilities: bool = False,
         top: int | None = None,
-        min_confidence: float | None = None,
         sample: Sequence[Any] | None = None,
         **settings: Unpack[DecideSettings],
     ) -> None:
         if (questions is None) == (questions_column is None):
             raise InvalidArgumentError("pass exactly one of questions and questions_column")
-        if questions is None and min_confidence is not None:
-            raise InvalidArgumentError("min_confidence requires questions, not questions_column")
-        check_flag("probabilities", probabilities)
         self._column = column
         self._questions_column = questions_column
-        self._questions = () if questions is None else with_top(as_questions(questions), top)
-        calibration = given_calibration(settings)
+        asked = () if questions is None else with_top(as_questions(questions), top)
+        calibration = as_calibration(settings.get("calibration"))
+        self._settings: dict[str, Any] = {**settings, "calibration": calibration}
         self._columns = OutputColumns(
-            self._questions,
-            probabilities=probabilities,
-            allowed_probability=settings.get("allowed_probability", False),
-            certified=calibration is not None and calibration.can_certify,
+            asked,
+            settings=self._settings if asked else {},
+            probabilities=check_flag("probabilities", probabilities),
             top=top,
-            reasoning=bool(settings.get("think")),
-            min_confidence=min_confidence,
         )
         self._model = open_worker_model(model, model_options)
-        own = with_input_prior(self._model, self._questions, None, settings)
-        self._given: Mapping[str, Any] = {
-            **own,
-            "calibration": as_calibration(own.get("calibration")),
-        }
-        if self._questions:
-            self._rows = RowDecider(self._model, self._questions, self._given, sample)
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """The model's fingerprint, and the settings that affect the answers, as JSON.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the rows have their own questions, because each then has its own settings.
-        """
-        if not self._questions:
-            raise InvalidArgumentError("described requires questions, not questions_column")
-        return {"model": fingerprint_of(self._model), **self._rows.described}
-
-    def decide(self, inputs: Sequence[Any]) -> list[Outcome]:
-        """Return a decision for each input, or the error of this input.
-
-        Exceptions among the inputs are returned unchanged.
-
-        Raises
-        ------
-        ElizaError
-            If a failure does not concern a single input.
-        """
-        return _run_each(
-            inputs, lambda input: self._rows.task(raise_error(input)), self._rows.at_once
-        )
+        refuse_input_prior(settings)
+        if asked:
+            self._rows = RowDecider(self._model, column, asked, self._settings, sample)
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with the added columns, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
-        cells = cells_of(table, self._column)
-        inputs = [or_error(_input_in, cell, self._column) for cell in cells]
-        if self._questions_column is None:
-            return self._with_answers(table, inputs)
-        return self._with_own_answers(table, inputs, self._questions_column)
-
-    def _with_answers(self, table: Any, inputs: Sequence[Any]) -> Any:
-        row = TableRow(0, "", {})
+        if self._questions_column is not None:
+            return self._with_own_answers(table, self._questions_column)
         rows = [
-            self._columns.cells(row, *_decision_and_error(asked)) for asked in self.decide(inputs)
+            self._columns.cells(each.row, each.decision, each.error)
+            for each in self._rows.decide_rows(rows_of(table, [self._column]))
         ]
         types = {name: kind for name, kind in self._columns.types.items() if name != ROW}
         return with_cells(table, rows, types)
 
-    def _with_own_answers(self, table: Any, inputs: Sequence[Any], column: str) -> Any:
-        questions = [or_error(_questions_in, cell) for cell in cells_of(table, column)]
-        asked = [
-            _decision_and_error(each)
-            for each in decide_each(self._model, inputs, questions, self._given)
-        ]
+    def _with_own_answers(self, table: Any, column: str) -> Any:
+        def start(row: TableRow) -> Task[Decision]:
+            input, questions = input_of(row, self._column), _questions_in(row.fields[column])
+            return question_task(self._model, input, questions, self._settings)
+
+        at_once = inputs_at_once(self._model.session, self._settings.get("think", 0), None)
+        decided = list(decide_rows(rows_of(table, [self._column, column]), start, at_once))
         pa = load_pyarrow()
         fields = pa.struct([(name, arrow_type(pa, kind)) for name, kind in ANSWER_TYPES.items()])
-        answers = pa.array([_listed(decision) for decision, _ in asked], pa.list_(fields))
-        errors = pa.array([error for _, error in asked], pa.string())
+        answers = pa.array([_listed(each.decision) for each in decided], pa.list_(fields))
+        errors = pa.array([each.error for each in decided], pa.string())
         return with_columns(table, {ANSWERS: answers, ERROR: errors})
-
-
-def decide_each(
-    model: Model, inputs: Iterable[Any], questions: Iterable[Any], settings: Mapping[str, Any]
-) -> list[Outcome]:
-    """Answer a separate list of questions about each input.
-
-    An exception among the inputs or the questions becomes the outcome of its row. A failure that
-    does not concern a single row is raised. `settings` are arguments of :meth:`Model.decide`.
-    """
-
-    def start(row: tuple[Any, Any]) -> Task[Decision]:
-        input, own = map(raise_error, row)
-        return decision_task(model.session, input, plan_of(model, own, settings))
-
-    pairs = zip(inputs, questions, strict=True)
-    return _run_each(pairs, start, inputs_at_once(model.session, settings.get("think", 0), None))
-
-
-def _run_each(
-    items: Iterable[Any], start: Callable[[Any], Task[Decision]], at_once: int
-) -> list[Any]:
-    """Run the tasks of all items; return their results, or the errors of single items."""
-    return run_many(
-        items,
-        start,
-        at_once=at_once,
-        total=None,
-        progress=None,
-        on_error=lambda i, error: or_raised(error),
-    )
-
-
-def _input_in(cell: Any, column: str) -> Any:
-    return input_of(TableRow(0, "", {column: cell}), column)
 
 
 def _questions_in(cell: Any) -> tuple[Question, ...]:
@@ -261,10 +157,6 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return [_without_none(each) for each in value] if isinstance(value, list) else value
-
-
-def _decision_and_error(asked: Outcome) -> tuple[Decision | None, str | None]:
-    return (None, str(asked)) if isinstance(asked, Exception) else (asked, None)
 
 
 def _listed(decision: Decision | None) -> list[dict[str, Any]] | None:

@@ -8,26 +8,27 @@ processes, but the rows of a table come one by one from an iterator in this proc
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
 import socket
-import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from queue import SimpleQueue
+from threading import Timer
 from typing import Any
 
 from .. import __version__
 from ..decisions.questions import Question
 from ..errors import ElizaError, InvalidArgumentError
 from ..hub import name_for_workers
-from ..tables.job import DecidedRow, input_of
-from ..tables.rows import TableRow
-from .batch import or_error
-from .decider import DeciderActor, Outcome
-from .resources import load_ray, node_name
+from ..session.batches import run_in_order
+from ..tables import DecidedRow, Decider, RowDecider, TableRow
+from .resources import load_ray, node_name, open_worker_model
 
 LOCAL = "local"
 """The address that starts Ray on this machine for the duration of the job."""
@@ -38,7 +39,7 @@ BATCH_ROWS = 64
 BATCHES_AHEAD = 4
 """The maximum number of batches per worker that are sent before the oldest batch has returned."""
 
-MOST_TRIES = 3
+MAX_TRIES = 3
 """The number of times that Ray tries a task whose worker dies."""
 
 LOCAL_STORE_BYTES = 2**27
@@ -52,32 +53,32 @@ Waiting = Callable[[int, int], Any]
 
 
 class TableWorker:
-    """An actor that answers the same questions about batches of inputs.
+    """An actor that answers the same questions about batches of rows.
 
     The constructor only stores its arguments, because Ray buries a constructor's error in a long
     message. A method's error reaches the driver as the original exception. `version` is the
-    driver's version of this package, and `settings` are arguments of :class:`DeciderActor`.
+    driver's version of this package, and `asked` are arguments of :class:`RowDecider`.
     """
 
-    def __init__(self, version: str, settings: Mapping[str, Any]) -> None:
-        self._version = version
-        self._settings = settings
-        self._decider: DeciderActor | None = None
-        self._described = ""
+    def __init__(
+        self, version: str, model: str | None, options: Mapping[str, Any], asked: tuple[Any, ...]
+    ) -> None:
+        self._version, self._model, self._options = version, model, options
+        self._asked = asked
+        self._decider: RowDecider | None = None
 
-    def open(self) -> str:
-        """Load the model; return its fingerprint and the settings as JSON text."""
+    def open(self) -> dict[str, Any]:
+        """Load the model; return its fingerprint and the settings."""
         if self._version != __version__:
             raise ElizaError(
                 f"node {node_name()} has eliza-ffi {__version__}, and the machine that runs the "
                 f"command has {self._version}: install the same version on both"
             )
-        self._decider = DeciderActor(**self._settings)
-        self._described = json.dumps(self._decider.described)
-        return self._described
+        self._decider = RowDecider(open_worker_model(self._model, self._options), *self._asked)
+        return self._decider.described
 
-    def decide(self, described: str, inputs: Sequence[Any]) -> list[Outcome]:
-        """Return a decision or an error for each input; exceptions among them stay as they are.
+    def decide(self, described: dict[str, Any], rows: Sequence[TableRow]) -> list[DecidedRow]:
+        """Decide rows.
 
         The job's model and settings, `described`, are checked because a restarted worker may be on
         another node.
@@ -85,16 +86,16 @@ class TableWorker:
         if self._decider is None:  # Ray has restarted the worker
             self.open()
         assert self._decider is not None
-        if self._described != described:
+        if self._decider.described != described:
             raise ElizaError(
                 f"the model of node {node_name()} differs from the model of the other nodes: "
-                f"{self._settings['model']}; copy the same file to every node"
+                f"{self._model}; copy the same file to every node"
             )
-        return self._decider.decide(inputs)
+        return list(self._decider.decide_rows(rows))
 
 
-class TableWorkers:
-    """Workers on a Ray cluster that answer questions about the rows of a table.
+class TableWorkers(Decider):
+    """Workers on a Ray cluster that decide the rows of a table.
 
     The workers exist within a ``with`` block, each with the model in memory. If a worker dies, Ray
     restarts it and repeats its batch. A batch returns all of its answers or none, so that no row is
@@ -102,12 +103,11 @@ class TableWorkers:
     once if some workers have not opened it after ten seconds.
 
     `address` is that of a cluster, for ``ray.init``, or ``"local"``; if this process is already
-    connected to a cluster, that cluster is used. `settings` and `model_options` are arguments of
-    :class:`DeciderActor`. Each worker reserves ``n_threads`` CPUs of Ray (default 1), and a GPU or
-    a fraction of one if the cluster has GPUs and ``n_gpu_layers`` is not 0.
-
-    Within the block, `described` has the model's fingerprint and the settings that affect the
-    answers, as JSON text.
+    connected to a cluster, that cluster is used. `settings` are keyword arguments of
+    :meth:`~eliza_ffi.Model.decide`, `sample` is that of :class:`RowDecider`, and `model_options`
+    are arguments of :class:`~eliza_ffi.Model`. Each worker reserves ``n_threads`` CPUs of Ray
+    (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``n_gpu_layers`` is not
+    0.
     """
 
     def __init__(
@@ -117,6 +117,8 @@ class TableWorkers:
         column: str,
         questions: Sequence[Question],
         settings: Mapping[str, Any],
+        sample: Sequence[Any] | None = None,
+        learn: bool = False,
         *,
         model: str | None = None,
         model_options: Mapping[str, Any] | None = None,
@@ -129,35 +131,28 @@ class TableWorkers:
             # token. Ray reads this variable when it is imported.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
         self._ray = load_ray()
-        self._address = address
-        self._n_workers = n_workers
-        self._column = column
+        self._address, self._n_workers = address, n_workers
+        self.column, self.questions, self.settings = column, tuple(questions), settings
         options = dict(model_options or {})
         self._n_cpus = options.get("n_threads") or 1
         self._uses_gpu = options.get("n_gpu_layers") != 0
-        self._decider_settings = {
-            **settings,
-            "column": column,
-            "questions": tuple(questions),
-            "model": None if model is None else name_for_workers(model),
-            "model_options": options,
-        }
-        self._waiting = waiting
-        self._ready: list[Any] = []
-        self._opening: dict[Any, Any] = {}
+        name = None if model is None else name_for_workers(model)
+        asked = (column, self.questions, settings, sample, learn)
+        self._arguments = (__version__, name, options, asked)
+        # Workers, each after it has opened the model; and at the end an exception.
+        self._idle: SimpleQueue[Any] = SimpleQueue()
+        self._workers: list[Any] = []
+        self._n_ready = 0
+        self._timer = Timer(TIMEOUT_SECONDS, self._report, [waiting])
+        self._timer.daemon = True
         self._is_connected_here = False
-        self.described = ""
-
-    @property
-    def n_ready(self) -> int:
-        return len(self._ready)
+        self.described = {}
 
     def __enter__(self) -> TableWorkers:
         self._connect()
         try:
             self._start()
-            while not self._ready:
-                self._take_opened(self._wait([]))
+            self._idle.put(self._next_worker())
         except BaseException:
             self._end()
             raise
@@ -168,67 +163,57 @@ class TableWorkers:
 
     def decide_rows(self, rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
         """Decide rows, which are read only when a worker needs them, and yield them in order."""
-        unread = iter(rows)
-        idle = list(self._ready)
-        running: dict[Any, tuple[Any, int, list[TableRow]]] = {}
-        decided: dict[int, list[DecidedRow]] = {}
-        n_sent = n_yielded = 0
-        while True:
-            while idle and n_sent < n_yielded + BATCHES_AHEAD * self._n_workers:
-                batch = list(islice(unread, BATCH_ROWS))
-                if not batch:
-                    break
-                worker = idle.pop()
-                inputs = [or_error(input_of, row, self._column) for row in batch]
-                task = worker.decide.remote(self.described, inputs)
-                running[task] = worker, n_sent, batch
-                n_sent += 1
-            if not running:
-                return
-            done = self._wait(running)
-            if done in self._opening:
-                idle.append(self._take_opened(done))
-                continue
-            worker, number, batch = running.pop(done)
-            outcomes = self._result(done, f"rows {batch[0].number:,} to {batch[-1].number:,}")
-            decided[number] = [
-                DecidedRow.failed(row, each)
-                if isinstance(each, Exception)
-                else DecidedRow(row, each)
-                for row, each in zip(batch, outcomes, strict=True)
-            ]
-            idle.append(worker)
-            while n_yielded in decided:
-                yield from decided.pop(n_yielded)
-                n_yielded += 1
+        left = iter(rows)
+        batches = iter(lambda: list(islice(left, BATCH_ROWS)), [])
+        ahead = BATCHES_AHEAD * self._n_workers
+        with closing(
+            run_in_order(
+                batches, self._decide, self._kill, at_once=self._n_workers, look_ahead=ahead
+            )
+        ) as decided:
+            for batch in decided:
+                yield from batch
 
-    def _wait(self, running: Iterable[Any]) -> Any:
-        """Wait for one task to end, and return it."""
-        tasks = [*self._opening, *running]
-        timeout = None
-        if self._waiting is not None and self._opening:
-            timeout = max(self._begin + TIMEOUT_SECONDS - time.monotonic(), 0.0)
-        done, _ = self._ray.wait(tasks, timeout=timeout)
-        if not done:
-            assert self._waiting is not None
-            self._waiting(self.n_ready, self._n_workers)
-            self._waiting = None
-            done, _ = self._ray.wait(tasks)
-        return done[0]
+    def _decide(self, batch: Sequence[TableRow]) -> list[DecidedRow]:
+        worker = self._next_worker()
+        # The columns that are only copied need not travel.
+        sent = [
+            replace(row, fields={name: row.fields[name] for name in {self.column} & {*row.fields}})
+            for row in batch
+        ]
+        what = f"rows {batch[0].number:,} to {batch[-1].number:,}"
+        found = self._result(worker.decide.remote(self.described, sent).future(), what)
+        self._idle.put(worker)
+        return [replace(each, row=row) for each, row in zip(found, batch, strict=True)]
 
-    def _take_opened(self, task: Any) -> Any:
-        """Return the worker that has opened the model."""
-        worker = self._opening.pop(task)
-        described = self._result(task, "opening the model")
-        self.described = self.described or described
-        self._ready.append(worker)
+    def _next_worker(self) -> Any:
+        """Wait for a worker that has nothing to do; raise the error of one that cannot begin."""
+        worker = self._idle.get()
+        if isinstance(worker, Exception):
+            self._idle.put(worker)  # for the other threads
+            raise worker
         return worker
 
-    def _result(self, task: Any, what: str) -> Any:
+    def _opened(self, worker: Any, done: Future[dict[str, Any]]) -> None:
+        try:
+            described = self._result(done, "opening the model")
+        except Exception as error:
+            self._idle.put(error)
+        else:
+            self.described = self.described or described
+            self.learns = tuple(self.described["learn"])
+            self._n_ready += 1
+            self._idle.put(worker)
+
+    def _report(self, waiting: Waiting | None) -> None:
+        if waiting is not None and self._n_ready < self._n_workers:
+            waiting(self._n_ready, self._n_workers)
+
+    def _result(self, done: Future[Any], what: str) -> Any:
         """Return a task's result, or raise the exception that its method raised."""
         errors = self._ray.exceptions
         try:
-            return self._ray.get(task)
+            return done.result()
         except errors.RayTaskError as error:
             raise error.cause from None
         except errors.RayError as error:
@@ -236,7 +221,7 @@ class TableWorkers:
             if "No module named 'eliza_ffi" in reason:
                 reason += f"; install eliza-ffi {__version__} on every node"
             raise ElizaError(
-                f"Ray could not complete {what} in {MOST_TRIES} tries: {reason}"
+                f"Ray could not complete {what} in {MAX_TRIES} tries: {reason}"
             ) from error
 
     def _connect(self) -> None:
@@ -268,24 +253,28 @@ class TableWorkers:
             num_cpus=self._n_cpus,
             num_gpus=1 / math.ceil(self._n_workers / n_gpus) if n_gpus else 0,
             max_restarts=-1,
-            max_task_retries=MOST_TRIES - 1,
+            max_task_retries=MAX_TRIES - 1,
             scheduling_strategy="SPREAD",
         )
-        self._begin = time.monotonic()
+        self._timer.start()
         for _ in range(self._n_workers):
-            worker = actor.remote(__version__, self._decider_settings)
-            self._opening[worker.open.remote()] = worker
+            worker = actor.remote(*self._arguments)
+            self._workers.append(worker)
+            worker.open.remote().future().add_done_callback(partial(self._opened, worker))
+
+    def _kill(self) -> None:
+        """End the workers, and the threads that wait for them."""
+        self._idle.put(ElizaError("the workers have ended"))
+        while self._workers:
+            with suppress(Exception):  # the cluster and the workers may be gone already
+                self._ray.kill(self._workers.pop())
 
     def _end(self) -> None:
+        self._timer.cancel()
+        self._kill()
         if self._is_connected_here:
-            self._ray.shutdown()  # this also ends the workers
+            self._ray.shutdown()
             self._is_connected_here = False
-        else:
-            for worker in [*self._ready, *self._opening.values()]:
-                with suppress(Exception):  # the cluster and the workers may be gone already
-                    self._ray.kill(worker)
-        self._ready.clear()
-        self._opening.clear()
 
 
 def _check_reachable(address: str) -> None:

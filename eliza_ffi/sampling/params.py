@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ..checks import check_known, check_one_of, check_several, check_text, did_you_mean, wrong
+from ..checks import (
+    check_known,
+    check_one_of,
+    check_several,
+    check_text,
+    did_you_mean,
+    plain_number,
+    wrong,
+)
 from ..errors import InvalidArgumentError
 
 SAMPLER_NAMES = (
@@ -39,14 +47,14 @@ https://akunu.prabod.rathnayaka.me.
 MAX_BREAKER_BYTES = 40
 """The maximum length of a DRY sequence breaker; llama.cpp ignores further bytes."""
 
-LEAST_TEMPERATURE = 1e-6
+MIN_TEMPERATURE = 1e-6
 """Temperatures below this value mean greedy sampling, because dividing logits could overflow."""
 
 # The samplers that can be combined with Mirostat.
 BESIDE_MIROSTAT = ("penalties", "dry", "temperature")
 
 LARGEST = 1e6
-LEAST_PENALTY = 1e-6
+MIN_PENALTY = 1e-6
 MAX_INT = 2**31 - 1
 MAX_LAST_N = 2**24
 MAX_SEED = 2**32 - 2  # llama.cpp takes 2**32 - 1 as a request for a random seed
@@ -105,7 +113,7 @@ _ALLOWED: dict[str, Allowed] = {
     "xtc_probability": _number(0, 1, "0 (off) to 1"),
     "xtc_threshold": _number(0, 1, "0 to 1 (above 0.5 = off)"),
     "repeat_last_n": _LAST_N,
-    "repeat_penalty": _number(LEAST_PENALTY, LARGEST, "0.000001 to 1000000 (1 = off)"),
+    "repeat_penalty": _number(MIN_PENALTY, LARGEST, "0.000001 to 1000000 (1 = off)"),
     "frequency_penalty": _PENALTY,
     "presence_penalty": _PENALTY,
     "dry_multiplier": _number(0, LARGEST, "0 (off) to 1000000"),
@@ -313,8 +321,13 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, (is_allowed, allowed) in _ALLOWED.items():
             value = getattr(self, name)
-            if value is not getattr(Sampling, name) and not is_allowed(value):
+            if value is getattr(Sampling, name):
+                continue
+            plain = plain_number(value)
+            if not is_allowed(plain):
                 raise wrong(name, allowed, value)
+            if plain is not value:
+                object.__setattr__(self, name, plain)
         for name, read in (("dry_sequence_breakers", _breakers), ("logit_bias", _biases)):
             value = getattr(self, name)
             if value is not getattr(Sampling, name):
@@ -339,7 +352,7 @@ class Sampling:
     @property
     def is_greedy(self) -> bool:
         """Whether the most likely token is always taken."""
-        return self.temperature < LEAST_TEMPERATURE
+        return self.temperature < MIN_TEMPERATURE
 
     def to_options(self) -> dict[str, str]:
         """Return the settings as options of the library, without `seed` if it is None."""

@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, Field, model_validator
-from typing_extensions import NotRequired, TypedDict
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from ..checks import short_repr
 from ..session.results import ReasoningPiece, TextPiece, TokenLogprob
 from ..session.tool_calls import CallPiece, ToolCall
-from .decisions import ReasoningTokens, RefusalPart
+from .decisions import RefusalPart
 from .endpoint import Endpoint, HandlerResult, RequestContext
 from .http_error import invalid
 from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
-from .text import Answer, AnswerRequest, Step, Talk, all_answers, chunks, usage_of
+from .settings import ServeSettings
+from .text import (
+    Answer,
+    AnswerRequest,
+    Step,
+    Talk,
+    all_answers,
+    chunks,
+    default_tokens,
+    sampling_defaults,
+    usage_of,
+)
 from .text_fields import (
     JSON_OBJECT,
     CallArguments,
@@ -29,11 +39,21 @@ from .text_fields import (
     check_stream_options,
 )
 
-MOST_LOGPROBS = 20  # as at OpenAI
+MAX_LOGPROBS = 20  # as at OpenAI
 
-RESERVED = ("add_generation_prompt", "bos_token", "eos_token", "messages", "self", "tools")
+RESERVED = (
+    "add_generation_prompt",
+    "bos_token",
+    "close_reasoning",
+    "continue_final_message",
+    "eos_token",
+    "messages",
+    "self",
+    "tools",
+)
 """Names that are not allowed in `chat_template_kwargs`."""
 
+Verbosity: TypeAlias = Literal["low", "medium", "high"]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 # ---- The request --------------------------------------------------------------------------------
@@ -121,8 +141,58 @@ class FunctionTool(FunctionType):
     function: FunctionDefinition
 
 
+FUNCTIONS = ("function", "namespace")
+"""The types of tools that are functions, or consist of functions."""
+
+
+class OtherTool(Body):
+    """A tool that is no function. The server leaves it out, because it cannot run it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Annotated[str, Field(json_schema_extra={"not": {"enum": list(FUNCTIONS)}})]
+
+    @property
+    def called(self) -> str:
+        """The name of the tool, or its type if it has no name."""
+        name = (self.model_extra or {}).get("name")
+        return name if isinstance(name, str) and name else self.type
+
+
+def by_tool_type(*functions: str) -> Discriminator:
+    """Select the class of a tool by its type; all types but those of functions are `OtherTool`."""
+
+    def kind(tool: Any) -> str:
+        type = tool.get("type") if isinstance(tool, dict) else None
+        if isinstance(type, str) and type not in functions:
+            return "another tool"
+        return "a namespace" if type == "namespace" else "a function"
+
+    return Discriminator(kind)
+
+
+T = TypeVar("T")
+Tool: TypeAlias = Annotated[T, Tag("a function")] | Annotated[OtherTool, Tag("another tool")]
+ToolChoice: TypeAlias = StringOrObject[Literal["auto", "none", "required"], Annotated[T, BY_TYPE]]
+
+
 class NamedFunction(FunctionType):
     function: FunctionName
+
+
+Mode: TypeAlias = Literal["auto", "required"]
+
+
+class NamedFunctions(Body):
+    mode: Mode
+    tools: list[NamedFunction] = Field(min_length=1)
+
+
+class AllowedFunctions(Body):
+    """A choice that leaves out all other tools."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: NamedFunctions
 
 
 class TextFormat(Body):
@@ -146,12 +216,17 @@ class JsonSchemaFormat(Body):
     json_schema: NamedSchema
 
 
-def format_limit(format: Any) -> Limit | None:
+def _format_limit(format: Any) -> Limit | None:
     if isinstance(format, JsonObjectFormat):
         return format.json_schema or JSON_OBJECT
     if isinstance(format, JsonSchemaFormat):
         format = format.json_schema
     return format.json_schema if isinstance(format, NamedSchema) else None
+
+
+Format: TypeAlias = Annotated[
+    TextFormat | JsonObjectFormat | T, BY_TYPE, AfterValidator(_format_limit)
+]
 
 
 class ConversationFields(TextFields):
@@ -161,8 +236,16 @@ class ConversationFields(TextFields):
     chat_template_kwargs: dict[str, Any] | None = Field(
         None, description="other variables of the chat template, such as enable_thinking"
     )
-    top_logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
+    think: int | None = Field(
+        None,
+        ge=0,
+        le=2**31 - 1,
+        description="with tools or a limit on the answer: reason first, with at most this many "
+        "tokens",
+    )
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     store: Literal[False] | None = None
+    client_metadata: NoEffect
 
 
 class ChatRequest(CompletionFields, ConversationFields):
@@ -170,19 +253,13 @@ class ChatRequest(CompletionFields, ConversationFields):
     max_tokens: MaxTokens | None = None
     max_completion_tokens: MaxTokens | None = None
     logprobs: bool | None = None
-    response_format: (
-        Annotated[
-            TextFormat | JsonObjectFormat | JsonSchemaFormat,
-            BY_TYPE,
-            AfterValidator(format_limit),
-        ]
-        | None
-    ) = None
-    tools: list[FunctionTool] | None = None
-    tool_choice: StringOrObject[Literal["auto", "none", "required"], NamedFunction] | None = None
+    response_format: Format[JsonSchemaFormat] | None = None
+    tools: list[Annotated[Tool[FunctionTool], by_tool_type("function")]] | None = None
+    tool_choice: ToolChoice[NamedFunction | AllowedFunctions] | None = None
     reasoning_effort: Effort | None = Field(
         None, description="a variable of the chat template; none = enable_thinking is false"
     )
+    verbosity: Verbosity | None = Field(None, description="accepted, without effect")
     modalities: list[Literal["text"]] | None = None
     add_generation_prompt: bool | None = Field(
         None, description="false = the conversation does not end with the assistant's turn"
@@ -190,6 +267,10 @@ class ChatRequest(CompletionFields, ConversationFields):
     continue_final_message: bool | None = Field(
         None, description="continue the last message, which must be the assistant's"
     )
+
+    @property
+    def ignored_tools(self) -> Sequence[str]:
+        return [tool.called for tool in self.tools or () if isinstance(tool, OtherTool)]
 
     def ending(self) -> dict[str, bool]:
         """Return how the prompt ends, if it does not end with a new turn of the assistant."""
@@ -206,93 +287,38 @@ class ChatRequest(CompletionFields, ConversationFields):
         return {field: True}
 
 
-# ---- The response -------------------------------------------------------------------------------
-
-
-class PromptTokens(TypedDict):
-    cached_tokens: int
-
-
-class ChatUsage(TypedDict):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: PromptTokens
-    completion_tokens_details: ReasoningTokens
-
-
-class TopToken(TypedDict):
-    token: str
-    logprob: float
-    bytes: list[int]
-
-
-class TokenJson(TopToken):
-    top_logprobs: list[TopToken]
-
-
-class ChatLogprobs(TypedDict):
-    content: list[TokenJson]
-    refusal: None
-
-
-class FunctionJson(TypedDict):
-    name: str
-    arguments: str
-
-
-class CallJson(TypedDict):
-    id: str
-    type: Literal["function"]
-    function: FunctionJson
-
-
-class AssistantMessage(TypedDict):
-    role: Literal["assistant"]
-    content: str | None
-    reasoning_content: NotRequired[str]
-    refusal: None
-    tool_calls: NotRequired[list[CallJson]]
-
-
-class ChatChoice(TypedDict):
-    index: int
-    message: AssistantMessage
-    logprobs: ChatLogprobs | None
-    finish_reason: Literal["stop", "length", "tool_calls"]
-    stop_reason: NotRequired[Literal["context_full"]]
-    probabilities: NotRequired[dict[str, float]]
-
-
-class ChatResponse(TypedDict):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: list[ChatChoice]
-    usage: ChatUsage
-
-
 # ---- The handler --------------------------------------------------------------------------------
 
 
 async def _chat(request: ChatRequest, context: RequestContext) -> HandlerResult:
-    if request.top_logprobs is not None and not request.logprobs:
+    if request.top_logprobs and not request.logprobs:
         raise invalid("top_logprobs", "this field needs logprobs: true")
     check_stream_options(request.stream_options, request.stream)
     named = request.tool_choice
+    tools = [
+        tool.model_dump(exclude_none=True)
+        for tool in request.tools or ()
+        if isinstance(tool, FunctionTool)
+    ]
+    choice: str | dict[str, Any] | None
+    if isinstance(named, AllowedFunctions):
+        allowed = named.allowed_tools
+        tools = allowed_tools(tools, [each.function.name for each in allowed.tools])
+        choice = allowed.mode
+    else:
+        choice = named.model_dump() if isinstance(named, NamedFunction) else named
     answers_request = conversation_request(
+        context.settings,
         request,
         [each.written() for each in request.messages],
         limited=request.limit(response_format=request.response_format),
-        tools=request.tools or (),
-        tool_choice=named.model_dump() if isinstance(named, NamedFunction) else named,
+        tools=tools,
+        tool_choice=choice,
         effort=request.reasoning_effort,
         ending=request.ending(),
         has_logprobs=bool(request.logprobs),
         n=request.n or 1,
-        max_tokens=request.max_completion_tokens or request.max_tokens or 0,
+        max_tokens=request.max_completion_tokens or request.max_tokens,
         length_field="max_completion_tokens" if request.max_completion_tokens else "max_tokens",
         stop=request.stops,
     )
@@ -308,53 +334,72 @@ async def _chat(request: ChatRequest, context: RequestContext) -> HandlerResult:
 
 
 def conversation_request(
+    settings: ServeSettings,
     request: ConversationFields,
     messages: list[dict[str, Any]],
     *,
     limited: tuple[str, Limit | None],
-    tools: Sequence[Body],
+    tools: list[dict[str, Any]],
     tool_choice: str | dict[str, Any] | None,
     effort: Effort | None,
     has_logprobs: bool,
+    max_tokens: int | None,
     ending: Mapping[str, bool] | None = None,
     **more: Any,
 ) -> AnswerRequest:
     """Return the request for answers to a conversation.
 
-    The arguments are as in :class:`Talk` and :class:`AnswerRequest`. An HTTPError names settings
-    that cannot be combined.
+    The arguments are as in :class:`Talk` and :class:`AnswerRequest`, and None is the server's
+    default. An HTTPError names settings that cannot be combined.
     """
     limit_field, limit = limited
     has_tools = bool(tools) and tool_choice != "none"
     named = tool_choice["function"]["name"] if isinstance(tool_choice, dict) else None
     if tool_choice not in (None, "auto", "none") and not tools:
         raise invalid("tool_choice", f"{named or tool_choice!r} needs tools")
-    listed = [each.model_dump(exclude_none=True) for each in tools]
-    names = [tool.get("function", tool)["name"] for tool in listed]
-    if named is not None and named not in names:
-        expected = f"expected the name of a tool ({', '.join(names):.200})"
-        raise invalid("tool_choice", f"{expected}, got {short_repr(named)}")
+    if named is not None:
+        allowed_tools(tools, [named])
     if isinstance(limit, tuple) and has_tools:
         raise invalid("tools", "tools cannot be combined with an exact choice; leave one out")
     if has_logprobs and (has_tools or isinstance(limit, tuple)):
         raise invalid("logprobs", "not supported with tools or choices, which have `probabilities`")
     if has_tools and ending:
         raise invalid(next(iter(ending)), "not supported with tools; set tool_choice to none")
+    think = request.think or 0
+    if think and not (has_tools or limit is not None):
+        raise invalid("think", "this field needs tools or a limit on the answer")
+    if think and ending:
+        raise invalid("think", f"not supported together with {next(iter(ending))}")
+    if think and effort == "none":
+        raise invalid("think", "not supported together with a reasoning effort of none")
     return AnswerRequest(
         talk=Talk(
             messages,
             template_variables(request.chat_template_kwargs or {}, effort),
             ending or {},
-            listed if has_tools else [],
+            tools if has_tools else [],
             tool_choice or "auto",
             request.parallel_tool_calls is not False,
+            without_reasoning=effort == "none",
+            think=think,
         ),
-        sampling=request.sampling(1.0 if limit is None and not has_tools else 0.0),
+        max_tokens=default_tokens(settings, limit) if max_tokens is None else max_tokens,
+        sampling=request.sampling(sampling_defaults(settings, limit is None and not has_tools)),
         logprobs=(request.top_logprobs or 0) if has_logprobs else None,
         limit=limit,
         limit_field=limit_field,
         **more,
     )
+
+
+def allowed_tools(tools: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the tools with the given names; raise an HTTPError if one is missing."""
+    known = [tool.get("function", tool)["name"] for tool in tools]
+    for name in names:
+        if name not in known:
+            expected = f"expected the name of a tool ({', '.join(known):.200})"
+            raise invalid("tool_choice", f"{expected}, got {short_repr(name)}")
+    return [tool for tool, name in zip(tools, known, strict=True) if name in names]
 
 
 def template_variables(variables: dict[str, Any], effort: Effort | None) -> dict[str, Any]:
@@ -440,7 +485,6 @@ CHAT = Endpoint(
     "/v1/chat/completions",
     ChatRequest,
     _chat,
-    ChatResponse,
     summary="Answer a conversation",
     input_name="messages",
 )

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import codecs
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
-from typing_extensions import NotRequired, TypedDict
 
 from ..errors import InvalidArgumentError
 from ..session.requests import prompt_tokens
 from ..session.results import TextPiece, TokenLogprob
 from ..session.session import Session
-from .chat import ChatUsage
-from .endpoint import Endpoint, HandlerResult, RequestContext
+from .deadline import all_of
+from .endpoint import Endpoint, HandlerResult, RequestContext, item_name
 from .http_error import invalid
 from .request_body import Body, NoEffect
-from .text import Answer, AnswerRequest, Step, all_answers, chunks, usage_of
+from .settings import ServeSettings
+from .text import (
+    Answer,
+    AnswerRequest,
+    Step,
+    all_answers,
+    chunks,
+    default_tokens,
+    sampling_defaults,
+    usage_of,
+)
 from .text_fields import CompletionFields, check_stream_options
 
 DEFAULT_TOKENS = 16  # of `max_tokens`, as at OpenAI
-MOST_ANSWERS = 64  # to all prompts of a request
-MOST_TOP = 20  # of `logprobs`
+MAX_ANSWERS = 64  # to all prompts of a request
+MAX_TOP = 20  # of `logprobs`
+MAX_TEXTS = 2048  # of a request for embeddings, as at OpenAI
 
 
 def _kind_of_items(value: Any) -> str:
@@ -42,51 +50,27 @@ def _kind_of_items(value: Any) -> str:
 
 TokenIds: TypeAlias = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
-Texts: TypeAlias = Annotated[
+_BY_FIRST_ITEM = Discriminator(
+    _kind_of_items,
+    custom_error_type="unfit",
+    custom_error_message="expected a string, token ids, or an array of these",
+)
+
+Prompts: TypeAlias = Annotated[
     Annotated[str, Tag("string")]
     | Annotated[TokenIds, Tag("tokens")]
-    | Annotated[list[str], Field(max_length=MOST_ANSWERS), Tag("strings")]
-    | Annotated[list[TokenIds], Field(max_length=MOST_ANSWERS), Tag("token lists")],
-    Discriminator(
-        _kind_of_items,
-        custom_error_type="unfit",
-        custom_error_message="expected a string, token ids, or an array of these",
-    ),
+    | Annotated[list[str], Field(max_length=MAX_ANSWERS), Tag("strings")]
+    | Annotated[list[TokenIds], Field(max_length=MAX_ANSWERS), Tag("token lists")],
+    _BY_FIRST_ITEM,
 ]
-"""One or several strings, or lists of token ids."""
+"""One or several strings, or lists of token ids, each with an answer of its own."""
 
 
 class CompletionRequest(CompletionFields):
-    prompt: Texts
+    prompt: Prompts
     max_tokens: int | None = Field(None, ge=0, le=2**31 - 1)
     echo: bool | None = None
-    logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
-
-
-class CompletionLogprobs(TypedDict):
-    tokens: list[str]
-    token_logprobs: list[float | None]
-    top_logprobs: list[dict[str, float] | None]
-    text_offset: list[int]
-
-
-class CompletionChoice(TypedDict):
-    index: int
-    text: str
-    logprobs: CompletionLogprobs | None
-    finish_reason: Literal["stop", "length"]
-    stop_reason: NotRequired[Literal["context_full"]]
-    probabilities: NotRequired[dict[str, float]]
-
-
-class CompletionResponse(TypedDict):
-    id: str
-    object: Literal["text_completion"]
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: list[CompletionChoice]
-    usage: ChatUsage
+    logprobs: int | None = Field(None, ge=0, le=MAX_TOP)
 
 
 @dataclass(frozen=True)
@@ -102,11 +86,11 @@ async def _complete(request: CompletionRequest, context: RequestContext) -> Hand
     check_stream_options(request.stream_options, request.stream)
     session = context.model.session
     distinct = await session.helpers.run(_prompts, session, request.prompt)
-    answers_request = _answer_request(request, distinct)
+    answers_request = _answer_request(context.settings, request, distinct)
     n = answers_request.n
     prompts = [prompt for prompt in distinct for _ in range(n)]  # of each answer
-    if len(prompts) > MOST_ANSWERS:
-        raise invalid("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts)}")
+    if len(prompts) > MAX_ANSWERS:
+        raise invalid("n", f"expected at most {MAX_ANSWERS} answers, got {len(prompts)}")
     head = context.head("cmpl", "text_completion")
     scored = await _scored(request, context, distinct)
     if request.max_tokens == 0:
@@ -122,7 +106,7 @@ async def _complete(request: CompletionRequest, context: RequestContext) -> Hand
             for i, each in enumerate(answers)
         ]
     choices = [
-        {"index": i, **_choice(prompt.text + each.text if request.echo else each.text, each)}
+        {"index": i, **_whole_choice(prompt.text if request.echo else "", each)}
         for i, (prompt, each) in enumerate(zip(prompts, answers, strict=True))
     ]
     return {**head, "choices": choices, "usage": usage_of(answers, n)}
@@ -134,10 +118,15 @@ async def _scored(
     """Return the log-probabilities of the prompts' tokens, if they are part of the answer."""
     if not request.echo or request.logprobs is None:
         return []
-    score = partial(
-        context.model.prompt_logprobs, top=request.logprobs, timeout=context.deadline.left
-    )
-    return await asyncio.gather(*(score(prompt.tokens) for prompt in prompts))
+    top = request.logprobs
+
+    async def scored(prompt: _Prompt) -> tuple[TokenLogprob, ...]:
+        async with part():
+            score = context.model.prompt_logprobs
+            return await score(prompt.tokens, top=top, timeout=context.deadline.left)
+
+    async with context.place.in_parts(len(prompts)) as part:
+        return await all_of(map(scored, prompts))
 
 
 def _listed(texts: Any) -> list[str | list[int]]:
@@ -157,7 +146,9 @@ def _prompts(session: Session, sent: Any) -> list[_Prompt]:
     return prompts
 
 
-def _answer_request(request: CompletionRequest, prompts: Sequence[_Prompt]) -> AnswerRequest:
+def _answer_request(
+    settings: ServeSettings, request: CompletionRequest, prompts: Sequence[_Prompt]
+) -> AnswerRequest:
     limit_field, limit = request.limit()
     picks_label = isinstance(limit, tuple)
     has_logprobs = request.logprobs is not None
@@ -169,13 +160,13 @@ def _answer_request(request: CompletionRequest, prompts: Sequence[_Prompt]) -> A
         raise invalid("stream", "not supported together with echo and logprobs")
     if request.max_tokens == 0 and request.stream:
         raise invalid("stream", "not supported with max_tokens 0")
-    default = 0 if limit is not None else DEFAULT_TOKENS
+    default = default_tokens(settings, limit) or (DEFAULT_TOKENS if limit is None else 0)
     return AnswerRequest(
         # The last spaces of a text join the label.
         [prompt.sent if picks_label else prompt.tokens for prompt in prompts],
         n=request.n or 1,
         max_tokens=default if request.max_tokens is None else request.max_tokens,
-        sampling=request.sampling(1.0 if limit is None else 0.0),
+        sampling=request.sampling(sampling_defaults(settings, limit is None)),
         stop=request.stops,
         logprobs=request.logprobs,
         limit=limit,
@@ -183,26 +174,40 @@ def _answer_request(request: CompletionRequest, prompts: Sequence[_Prompt]) -> A
     )
 
 
-def _choice(text: str, answer: Answer) -> dict[str, Any]:
+def _whole_choice(echo: str, answer: Answer) -> dict[str, Any]:
+    """Return the choice for an answer whose text begins with the prompt `echo`."""
+    logprobs = answer.logprobs
+    found = None if logprobs is None else _logprobs(logprobs, _Offsets(echo=echo))
+    return _choice(echo + answer.text, found, answer)
+
+
+def _choice(text: str, logprobs: dict[str, Any] | None, answer: Answer) -> dict[str, Any]:
     return {
         "text": text,
-        "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs, _Offsets()),
+        "logprobs": logprobs,
         **answer.reasons,
         **answer.named_probabilities,
     }
 
 
 class _Offsets:
-    """Finds where tokens begin in the text of one answer, in characters."""
+    """Finds where tokens begin in the text of one answer, in characters.
 
-    def __init__(self, begin: int = 0) -> None:
+    The text begins with `echo`, which spells control tokens out. The answer leaves them out.
+    """
+
+    def __init__(self, begin: int = 0, echo: str = "") -> None:
         self._n_chars = begin
+        self._echo = echo
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def next(self, entry: TokenLogprob) -> int:
         """Return the index of the first character that a token writes, wholly or in part."""
         begin = self._n_chars
-        self._n_chars += len(self._decoder.decode(entry.bytes))
+        if not entry.bytes and self._echo.startswith(entry.text, begin):
+            self._n_chars += len(entry.text)
+        else:  # also for a BOS that the tokenizer has added
+            self._n_chars += len(self._decoder.decode(entry.bytes))
         return begin
 
 
@@ -253,7 +258,7 @@ class _StreamedTexts:
         choice: dict[str, Any] = {"text": text, "logprobs": None, "finish_reason": None}
         logged = step.logprobs if isinstance(step, TextPiece) else None
         if isinstance(step, Answer):
-            choice, logged = _choice(text, step), step.unsent
+            choice, logged = _choice(text, None, step), step.unsent
         if logged is not None:
             choice["logprobs"] = _logprobs(logged, self._offsets[index])
         yield choice
@@ -263,13 +268,22 @@ COMPLETIONS = Endpoint(
     "/v1/completions",
     CompletionRequest,
     _complete,
-    CompletionResponse,
     summary="Continue a prompt",
     input_name="prompt",
 )
 """OpenAI's completions."""
 
 # ---- Embeddings --------------------------------------------------------------------------------
+
+
+Texts: TypeAlias = Annotated[
+    Annotated[str, Tag("string")]
+    | Annotated[TokenIds, Tag("tokens")]
+    | Annotated[list[str], Field(max_length=MAX_TEXTS), Tag("strings")]
+    | Annotated[list[TokenIds], Field(max_length=MAX_TEXTS), Tag("token lists")],
+    _BY_FIRST_ITEM,
+]
+"""One or several strings, or lists of token ids."""
 
 
 class EmbeddingsRequest(Body):
@@ -279,32 +293,11 @@ class EmbeddingsRequest(Body):
     user: NoEffect
 
 
-class Embedding(TypedDict):
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-
-
-class EmbeddingUsage(TypedDict):
-    prompt_tokens: int
-    total_tokens: int
-
-
-class EmbeddingsResponse(TypedDict):
-    object: Literal["list"]
-    model: str
-    data: list[Embedding]
-    usage: EmbeddingUsage
-
-
 async def _embed(request: EmbeddingsRequest, context: RequestContext) -> dict[str, Any]:
-    session = context.model.session
-    try:
-        texts, n_tokens = await session.helpers.run(_texts, session, request.input)
-        vectors = await context.deadline.before_end(context.model.embed(texts))
-    except InvalidArgumentError as error:
-        raise invalid("input", str(error)) from error
-    context.metrics.count_tokens(n_tokens, 0)
+    session = context.model.session.of_kind("encoder")
+    texts, n_tokens = await session.helpers.run(_texts, session, request.input)
+    vectors = await context.in_groups(texts, context.model.embed, "input")
+    context.count_tokens(n_tokens, 0)
     is_packed = request.encoding_format == "base64"
     embeddings = [
         base64.b64encode(each.astype("<f4").tobytes()).decode() if is_packed else each.tolist()
@@ -323,14 +316,17 @@ async def _embed(request: EmbeddingsRequest, context: RequestContext) -> dict[st
 
 def _texts(session: Session, sent: Any) -> tuple[list[str], int]:
     texts, n_tokens = [], 0
-    for each in _listed(sent):
-        text = each if isinstance(each, str) else session.detokenize(each)
-        tokens = session.tokenize(text, True)  # with the tokens that the model adds
+    listed = _listed(sent)
+    for i, each in enumerate(listed):
+        try:
+            text = each if isinstance(each, str) else session.detokenize(each)
+            tokens = session.tokenize(text, True)  # with the tokens that the model adds
+        except InvalidArgumentError as error:
+            raise invalid("input", str(error), item_name("input", i, len(listed))) from error
         if not isinstance(each, str) and each not in (tokens, session.tokenize(text)):
-            raise InvalidArgumentError(
-                f"the token ids do not match the tokens of their string {text[:80]!r}; "
-                "send the string"
-            )
+            problem = f"the token ids do not match the tokens of their string {text[:80]!r}"
+            place = item_name("input", i, len(listed))
+            raise invalid("input", f"{problem}; send the string", place)
         texts.append(text)
         n_tokens += len(tokens)
     return texts, n_tokens
@@ -340,7 +336,6 @@ EMBEDDINGS = Endpoint(
     "/v1/embeddings",
     EmbeddingsRequest,
     _embed,
-    EmbeddingsResponse,
     summary="Compute the embeddings of strings",
     input_name="input",
     embeds=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -71,6 +71,16 @@ async def while_wanted(
                 raise deadline.passed()
     finally:
         await cancelled(working, leaving)
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at the same time, and return their results. An error cancels the others."""
+    tasks = [*map(asyncio.ensure_future, work)]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        await cancelled(*tasks)
+        raise
 
 
 async def cancelled(*tasks: asyncio.Future[Any]) -> None:

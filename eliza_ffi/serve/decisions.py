@@ -7,16 +7,16 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, ValidationInfo, WrapValidator
-from typing_extensions import NotRequired, TypedDict
 
 from ..decisions.answers import Decision, decisions_answer, name_of, systemone_answer
 from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import MAX_OPTIONS
-from ..errors import ElizaError, InvalidArgumentError
+from ..errors import ElizaError, InvalidArgumentError, NotTextError
+from .deadline import cancelled
 from .endpoint import Endpoint, RequestContext
 from .http_error import SYSTEMONE_PATH, HTTPError, invalid
 from .questions import NONE, Questions, SystemoneQuestions, read_questions, without_default
-from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, by_kind
+from .request_body import BY_TYPE, Body, NoEffect, NotBlank, StringOrArray, by_kind, read_fields
 from .settings import QuestionSet, ServeSettings
 
 Extra: TypeAlias = Literal["allowed_probability", "prompts", "timings"]
@@ -30,8 +30,10 @@ def _read_input(status: int) -> WrapValidator:
         if input is not None:
             try:
                 input_text(input)
-            except InvalidArgumentError as error:
+            except NotTextError as error:
                 raise _media(status, str(error), field) from None
+            except InvalidArgumentError as error:
+                raise _media(min(status, 422), str(error), field) from None
         check(input)
         return as_one_input(input)
 
@@ -44,16 +46,25 @@ def _media(status: int, message: str, field: ValidationInfo) -> HTTPError:
 
 
 _ABOUT = (
-    "They may be left out if `model` names a set of questions of the server. Names must be unique; "
-    "the default name of a question is its index. The values of options and the labels of levels "
-    "must be unique within a question. A choice has exactly one of `choices` and `criteria`, with "
-    f"at most {MAX_OPTIONS} options, including `none`; a score, one of `levels` and `criteria`."
+    "They may be left out, null or empty if `model` names a set of questions of the server. Names "
+    "must be unique; the default name of a question is its index. The values of options and the "
+    "labels of levels must be unique within a question. A choice has exactly one of `choices` and "
+    f"`criteria`, with at most {MAX_OPTIONS} options, including `none`; a score, one of `levels` "
+    "and `criteria`."
 )
 _LABELS = "Every label of a question of the type `labels` counts as a question."
 MAX_INPUTS = 1000  # of a batch
 
 
-class _Asking(Body):
+def _may_be_empty(schema: dict[str, Any]) -> None:
+    """Describe questions that may be null or empty, as clients send them that need the field."""
+    without_default(schema)
+    questions = {key: schema.pop(key) for key in [*schema] if key not in ("title", "description")}
+    none = {"type": ["array", "object", "null"], "maxItems": 0, "maxProperties": 0}
+    schema["anyOf"] = [questions, none]
+
+
+class _DecisionFields(Body):
     """The fields of both formats."""
 
     model: str | None = None
@@ -145,25 +156,40 @@ Items: TypeAlias = Annotated[
 
 
 Input: TypeAlias = Annotated[
-    StringOrArray[str, Items],
+    StringOrArray[NotBlank, Items],
     _read_input(400),  # OpenAI's status for unsupported input
-    Field(description="a string, or messages, calls and their outputs; only text is supported"),
+    Field(
+        description="a string that is not blank, or messages, calls and their outputs; only text "
+        "is supported"
+    ),
 ]
 
 
-class _DecisionsAsking(_Asking):
+class _QuestionFields(_DecisionFields):
     questions: Annotated[
         Questions,
-        Field(description=f"{_ABOUT} {_LABELS}", json_schema_extra=without_default),
+        Field(description=f"{_ABOUT} {_LABELS}", json_schema_extra=_may_be_empty),
         WrapValidator(read_questions),
     ] = NONE
 
 
-class BatchRequest(_DecisionsAsking):
-    inputs: Annotated[list[Input], Field(min_length=1, max_length=MAX_INPUTS)]
+class OneInput(Body):
+    input: Input
 
 
-class DecisionsRequest(_DecisionsAsking):
+class BatchRequest(_QuestionFields):
+    # Each input is checked when its turn comes, so that a wrong one has an error of its own.
+    inputs: Annotated[
+        list[Any],
+        Field(
+            min_length=1,
+            max_length=MAX_INPUTS,
+            description="each as `input` of /v1/decisions; the line of a wrong one has an error",
+        ),
+    ]
+
+
+class DecisionsRequest(_QuestionFields):
     input: Input
     prompt_cache_key: NoEffect
     prompt_cache_options: NoEffect
@@ -186,7 +212,7 @@ NoMedia: TypeAlias = Annotated[
 ]
 
 
-class SystemoneRequest(_Asking):
+class SystemoneRequest(_DecisionFields):
     model_config = ConfigDict(extra="allow")  # the specification of this format asks for it
     state: Annotated[
         Annotated[str, Tag("string")]
@@ -202,142 +228,24 @@ class SystemoneRequest(_Asking):
     ]
     questions: Annotated[
         SystemoneQuestions,
-        Field(description=_ABOUT, json_schema_extra=without_default),
+        Field(description=_ABOUT, json_schema_extra=_may_be_empty),
         WrapValidator(read_questions),
     ] = NONE
     images: NoMedia | None = None
     files: NoMedia | None = None
 
 
-# ---- Responses ----------------------------------------------------------------------------------
-
-Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-
-
-class _AnswerJson(TypedDict):
-    allowed_probability: NotRequired[Probability]
-    abstained: NotRequired[bool]
-    certified: NotRequired[bool]
-    set: NotRequired[list[str | bool]]
-
-
-class _NamedJson(_AnswerJson):
-    name: str | None
-
-
-class PredicateJson(_NamedJson):
-    type: Literal["predicate"]
-    probability: Probability
-
-
-class OptionProbability(TypedDict):
-    value: str | bool
-    probability: Probability
-
-
-class ChoiceJson(_NamedJson):
-    type: Literal["choice"]
-    choice: str | bool
-    confidence: Probability
-    probabilities: list[OptionProbability]
-
-
-class LevelProbability(TypedDict):
-    value: int
-    label: str
-    probability: Probability
-
-
-class ScoreJson(_NamedJson):
-    type: Literal["score"]
-    score: float
-    confidence: Probability
-    probabilities: list[LevelProbability]
-
-
-class MultiLabelJson(_NamedJson):
-    type: Literal["labels"]
-    labels: list[str | bool]
-    probabilities: list[OptionProbability]
-
-
-class CachedTokens(TypedDict):
-    cached_tokens: int
-    cache_write_tokens: int
-
-
-class ReasoningTokens(TypedDict):
-    reasoning_tokens: int
-
-
-class TokenUsage(TypedDict):
-    input_tokens: int
-    input_tokens_details: CachedTokens
-    output_tokens: int
-    output_tokens_details: ReasoningTokens
-    total_tokens: int
-
-
-class Timings(TypedDict):
-    forward_passes: int
-    decision_ms: float
-    queue_ms: float
-
-
-class _Decided(TypedDict):
-    model: str
-    calibrated: NotRequired[bool]
-    reasoning: NotRequired[str]
-    timings: NotRequired[Timings]
-    prompts: NotRequired[list[str]]
-
-
-class DecisionsResponse(_Decided):
-    answers: list[Annotated[PredicateJson | ChoiceJson | ScoreJson | MultiLabelJson, BY_TYPE]]
-    usage: TokenUsage
-
-
-class NoulJson(_AnswerJson):
-    type: Literal["noul"]
-    noul: Probability
-
-
-class CriteriaJson(_AnswerJson):
-    type: Literal["choice"]
-    choice: str
-    probabilities: dict[str, Probability]
-    confidence: Probability
-
-
-class CriteriaScoreJson(_AnswerJson):
-    type: Literal["score"]
-    score: float
-    legend: dict[str, str]
-    probabilities: dict[str, Probability]
-    confidence: Probability
-
-
-class SystemoneUsage(TypedDict):
-    input_tokens: int
-    output_tokens: int
-
-
-class SystemoneResponse(_Decided):
-    answers: dict[str, Annotated[NoulJson | CriteriaJson | CriteriaScoreJson, BY_TYPE]]
-    usage: SystemoneUsage
-
-
 # ---- Handlers -----------------------------------------------------------------------------------
 
 
 async def _decisions(request: DecisionsRequest, context: RequestContext) -> dict[str, Any]:
-    return await _answered(request, request.input, context)
+    return await _answered(request, request.input, context, context.place.waited)
 
 
 async def _answered(
-    request: _DecisionsAsking, input: Any, context: RequestContext
+    request: _QuestionFields, input: Any, context: RequestContext, waited: float
 ) -> dict[str, Any]:
-    decision, more = await _decide(request, input, context)
+    decision, more = await _decide(request, input, context, waited)
     answers = [decisions_answer(answer) for answer in decision.answers]
     usage = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
     return {"answers": answers, "usage": usage, **more}
@@ -347,7 +255,7 @@ async def _batch(
     request: BatchRequest, context: RequestContext
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Answer the questions about each input; yield the answers as they are ready."""
-    _asked_set(request, context.settings)  # an error has its own status before the first line
+    _question_set(request, context.settings)  # an error has its own status before the first line
     return _each(request, context)
 
 
@@ -358,28 +266,42 @@ async def _each(
     slots = asyncio.Semaphore(context.model.session.decisions_at_once(None) + 1)
 
     async def answered(index: int, input: Any) -> dict[str, Any]:
-        async with slots:
-            try:
-                return {"index": index, **await _answered(request, input, context)}
-            except ElizaError as error:
-                http_error = context.http_error(error)
-                if http_error is None:
-                    raise
-                return {"index": index, **http_error.body()}
+        try:
+            async with slots:
+                input = _one_input(index, input)
+                async with part() as waited:
+                    return {"index": index, **await _answered(request, input, context, waited)}
+        except HTTPError as error:
+            return {"index": index, **error.body()}
+        except ElizaError as error:
+            http_error = context.http_error(error)
+            if http_error is None:
+                raise
+            return {"index": index, **http_error.body()}
 
-    tasks = [asyncio.ensure_future(answered(*each)) for each in enumerate(request.inputs)]
+    async with context.place.in_parts(len(request.inputs)) as part:
+        tasks = [asyncio.ensure_future(answered(*each)) for each in enumerate(request.inputs)]
+        try:
+            for ready in asyncio.as_completed(tasks):
+                yield await ready
+        finally:
+            await cancelled(*tasks)
+
+
+def _one_input(index: int, input: Any) -> Any:
+    """Read one input of a batch. If it is wrong, only its own line has an error."""
+    name = f"inputs[{index}]"
     try:
-        for ready in asyncio.as_completed(tasks):
-            yield await ready
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return read_fields(OneInput, {"input": input}).input
+    except HTTPError as error:
+        problem = error.message.removeprefix("input")
+        message = f"{name}: {problem}" if problem == error.message else f"{name}{problem}"
+        raise HTTPError(error.status, message, error.code, "inputs") from None
 
 
 async def _systemone(request: SystemoneRequest, context: RequestContext) -> dict[str, Any]:
     try:
-        decision, more = await _decide(request, request.state, context)
+        decision, more = await _decide(request, request.state, context, context.place.waited)
     except InvalidArgumentError as error:
         if error.argument != "input" or request.state is not None:
             raise
@@ -394,58 +316,73 @@ async def _systemone(request: SystemoneRequest, context: RequestContext) -> dict
 
 
 async def _decide(
-    request: _DecisionsAsking | SystemoneRequest, input: Any, context: RequestContext
+    request: _QuestionFields | SystemoneRequest,
+    input: Any,
+    context: RequestContext,
+    waited: float,
 ) -> tuple[Decision, dict[str, Any]]:
-    """Answer the questions of a request; return also the other fields of the response."""
+    """Answer the questions of a request; return also the other fields of the response.
+
+    `waited` is the time in the queue, in seconds.
+    """
     include = request.include or ()
-    asked = _asked_set(request, context.settings)
-    questions: Any = asked.questions
+    question_set = _question_set(request, context.settings)
+    questions: Any = question_set.questions
     decision = await context.model.decide(
         input,
         questions,
-        **asked.asking,
+        **question_set.decide_options,
         allowed_probability="allowed_probability" in include,
         timeout=context.deadline.left,
     )
-    context.metrics.count_decision(questions, decision)
-    if asked.recent is not None:
-        asked.recent.add(decision)
-    more: dict[str, Any] = {"model": asked.name}
+    # The questions of a request would add series without a limit.
+    name = None if request.questions else question_set.name
+    context.metrics.count_decision(questions, decision, name)
+    context.count_tokens(decision.usage.input_tokens, decision.usage.cached_tokens)
+    more: dict[str, Any] = {"model": question_set.name}
     if decision.reasoning is not None:
         more["reasoning"] = decision.reasoning
-    if request.questions is None:
-        more["calibrated"] = asked.is_calibrated
+    if not request.questions:
+        more["calibrated"] = question_set.is_calibrated
     if "timings" in include:
         more["timings"] = {
             "forward_passes": decision.usage.forward_passes,
             "decision_ms": round(decision.usage.seconds * 1e3, 3),
-            "queue_ms": round(context.waited * 1e3, 3),
+            "queue_ms": round(waited * 1e3, 3),
         }
     if "prompts" in include:
-        more["prompts"] = await context.model.decision_prompts(input, questions, **asked.asking)
+        more["prompts"] = await context.model.decision_prompts(
+            input, questions, **question_set.decide_options
+        )
     return decision, more
 
 
-def _asked_set(
-    request: _DecisionsAsking | SystemoneRequest, settings: ServeSettings
+def _question_set(
+    request: _QuestionFields | SystemoneRequest, settings: ServeSettings
 ) -> QuestionSet:
     known = settings.sets.get(request.model or "")
-    if request.questions is not None:
+    if request.questions:
         if known is not None:
             raise invalid("questions", f"the set {known.name!r} has its own; leave them out")
         questions: Any = request.questions  # read_questions has read them
-        return QuestionSet(settings.name, questions, settings.asking)
+        return QuestionSet(settings.name, questions, settings.decide_options)
     if known is None:
         names = ", ".join(map(repr, settings.sets))
         choose = f", or `model` must name a set of questions: {names}" if names else ""
-        raise invalid("questions", f"this field is missing{choose}")
+        items = "fields" if isinstance(request.questions, dict) else "items"
+        problem = "this field is missing"
+        if request.questions is not None:
+            problem = f"expected 1 or more {items}, got 0"
+        raise invalid("questions", f"{problem}{choose}")
     return known
 
 
-def token_usage(n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0) -> TokenUsage:
+def token_usage(
+    n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0
+) -> dict[str, Any]:
     """Return the usage of a request in OpenAI's newer form."""
     # Every input token that was not in the KV cache has been written to it.
-    details: CachedTokens = {"cached_tokens": n_cached, "cache_write_tokens": n_input - n_cached}
+    details = {"cached_tokens": n_cached, "cache_write_tokens": n_input - n_cached}
     return {
         "input_tokens": n_input,
         "input_tokens_details": details,
@@ -459,7 +396,6 @@ DECISIONS = Endpoint(
     "/v1/decisions",
     DecisionsRequest,
     _decisions,
-    DecisionsResponse,
     summary="Answer questions, in the format of OpenAI",
     input_name="input",
     decides=True,
@@ -470,7 +406,6 @@ BATCH = Endpoint(
     "/v1/decisions/batch",
     BatchRequest,
     _batch,
-    DecisionsResponse,
     summary="Answer questions about many inputs; each line has the answers about one",
     input_name="inputs",
     decides=True,
@@ -482,7 +417,6 @@ SYSTEMONE = Endpoint(
     SYSTEMONE_PATH,
     SystemoneRequest,
     _systemone,
-    SystemoneResponse,
     summary="Answer questions, in the format of llama-server",
     input_name="state",
     decides=True,

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -29,20 +29,27 @@ from ..errors import (
     NoChatTemplateError,
     NotSupportedError,
 )
-from .admission import Admission
+from .admission import Admission, Place
 from .deadline import Deadline, cancelled, while_wanted
 from .http_error import HTTPError, failure, invalid
-from .metrics import CLIENT_GONE, ServeMetrics
+from .metrics import ServeMetrics
+from .record import CLIENT_GONE, RequestRecord, record_of
 from .request_body import MAX_NAME_LENGTH, Body, json_object, read_body, read_fields
 from .settings import ServeSettings
 
 B = TypeVar("B", bound=Body)
 
-HandlerResult: TypeAlias = "dict[str, Any] | AsyncGenerator[dict[str, Any], None]"
+HandlerResult: TypeAlias = (
+    "dict[str, Any] | list[dict[str, Any]] | AsyncGenerator[dict[str, Any], None]"
+)
 """What a handler returns: the JSON of a response, or of each event of a stream."""
 
 LONG_BODY = 2**15  # bytes; longer bodies are parsed in a thread, so as not to delay other requests
-MOST_IGNORED = 20  # names in the header x-ignored-fields
+TEXTS_AT_ONCE = 32  # that are embedded or ranked before another request gets its turn
+MAX_IGNORED = 20  # names in the header x-ignored-fields
+
+PATHS = {"encoder": "/v1/embeddings", "reranker": "/v1/rerank"}
+"""The endpoint for each kind of model that generates no text, besides those for decisions."""
 
 FIRST_EVENT_SECONDS = 0.5
 """A stream waits this long for its first event before it sends the head, so that an error of the
@@ -62,7 +69,6 @@ class ServerState:
     admission: Admission
     metrics: ServeMetrics
     fingerprint: str  # the versions of llama.cpp and of this package
-    generates: bool  # False = the model can only compute embeddings
     n_ctx: Callable[[], int]  # the length of the context; 0 = not known before the first request
 
 
@@ -71,8 +77,16 @@ class RequestContext(ServerState):
     """One running request: what its handler needs besides the body."""
 
     deadline: Deadline
-    waited: float  # seconds in the queue
+    place: Place  # in the admission
+    record: RequestRecord
     input_name: str  # as in `Endpoint`
+
+    def count_tokens(self, n_prompt: int, n_cached: int, n_generated: int = 0) -> None:
+        """Count tokens in the metrics, and in the request's line of the log."""
+        self.metrics.count_tokens(n_prompt, n_cached, n_generated)
+        self.record.n_prompt += n_prompt
+        self.record.n_cached += n_cached
+        self.record.n_generated += n_generated
 
     def head(self, prefix: str, kind: str) -> dict[str, Any]:
         return {
@@ -108,6 +122,57 @@ class RequestContext(ServerState):
         context = f"the context of {n_ctx} tokens" if n_ctx else "the context"
         return HTTPError(400, f"{name}: {problem} {context}", "context_length_exceeded", name)
 
+    async def in_groups(
+        self,
+        texts: Sequence[str],
+        call: Callable[[Sequence[str]], Awaitable[Iterable[Any]]],
+        field: str,
+        after: str = "",
+    ) -> list[Any]:
+        """Return the results of calls with a few of the texts each, which let other requests run.
+
+        An error about a text begins with the `field` of the request, the text's index, and `after`.
+        """
+        results: list[Any] = []
+        begins = range(0, len(texts), TEXTS_AT_ONCE)
+        async with self.place.in_parts(len(begins)) as part:
+            for begin in begins:
+                async with part():
+                    work = call(texts[begin : begin + TEXTS_AT_ONCE])
+                    try:
+                        results.extend(await self.deadline.before_end(work))
+                    except InvalidArgumentError as error:
+                        if error.index is None:
+                            raise
+                        place = item_name(field, begin + error.index, len(texts))
+                        reason = str(error).partition(": ")[2]
+                        raise invalid(field, reason, f"{place}{after}") from error
+        return results
+
+
+def item_name(field: str, index: int, n: int) -> str:
+    """Return the name of one of the `n` items of a field, for errors."""
+    return f"{field}[{index}]" if n > 1 else field
+
+
+class TokenTimes:
+    """Measures the times of the tokens of one streamed answer."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._first = 0.0  # the time of the first piece of the answer; 0 = none came
+
+    def note_piece(self) -> None:
+        if not self._first:
+            self._first = time.perf_counter()
+            seconds = self._first - self._context.record.begin
+            self._context.metrics.first_token_seconds.observe(seconds)
+
+    def note_end(self, n_tokens: int) -> None:
+        if self._first and n_tokens > 1:
+            seconds = time.perf_counter() - self._first
+            self._context.metrics.token_seconds.observe(seconds / (n_tokens - 1))
+
 
 @dataclass(frozen=True)
 class Endpoint(Generic[B]):
@@ -122,13 +187,17 @@ class Endpoint(Generic[B]):
     path: str
     kind: type[B]  # of the request's body
     answer: Callable[[B, RequestContext], Awaitable[HandlerResult]]
-    response: Any  # the type of the response's JSON, for the OpenAPI document
     summary: str
     input_name: str  # the field that the error names if the input does not fit into the context
     decides: bool = False  # a CPU runs few decisions at the same time
-    embeds: bool = False  # needs only embeddings
+    embeds: bool = False  # needs no generated text
+    other_paths: tuple[str, ...] = ()  # that other servers have for the same requests
     named_events: bool = False
     lines: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.path, *self.other_paths)
 
     @property
     def can_stream(self) -> bool:
@@ -145,22 +214,29 @@ class EndpointApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         deadline = Deadline(self._state.settings.deadline)
+        record = record_of(scope)
         sender = _Sender(scope, receive, send, self._endpoint)
         try:
-            # A set with a head needs only embeddings. Other decisions raise an error later.
             needs_text = not (self._endpoint.embeds or self._endpoint.decides)
-            if needs_text and not self._state.generates:
-                message = "the model cannot generate text; use /v1/embeddings"
+            path = PATHS.get(self._state.model.session.kind)
+            if needs_text and path is not None:
+                message = f"the model cannot generate text; use /v1/decisions or {path}"
                 raise HTTPError(501, message, "not_supported")
-            body = await deadline.before_end(read_body(Request(scope, receive)))
+            max_body = self._state.settings.max_body
+            body = await deadline.before_end(read_body(Request(scope, receive), max_body))
             idle = partial(sender.comment, partial(self._streams, body))
-            await while_wanted(self._respond(body, deadline, sender), receive, deadline, idle)
+            await while_wanted(
+                self._respond(body, deadline, sender, record), receive, deadline, idle
+            )
         except ClientDisconnect:
+            record.status = CLIENT_GONE  # also if a stream had begun with the status 200
             if not sender.has_begun:
                 await sender.response(Response(status_code=CLIENT_GONE))
         except Exception as error:
             if sender.has_begun:
-                await sender.end_with(error)
+                http_error = error if isinstance(error, HTTPError) else failure()
+                record.status = http_error.status
+                await sender.end_with(http_error)
             if not (sender.has_begun and isinstance(error, HTTPError)):
                 raise  # a failure, which the guard logs
 
@@ -174,19 +250,26 @@ class EndpointApp:
             return False
         return bool(request.stream)
 
-    async def _respond(self, body: bytes, deadline: Deadline, sender: _Sender) -> None:
+    async def _respond(
+        self, body: bytes, deadline: Deadline, sender: _Sender, record: RequestRecord
+    ) -> None:
         """Wait in the queue, run the handler, and send its answer."""
         endpoint, state = self._endpoint, self._state
-        async with state.admission.place(endpoint.decides) as waited:
-            state.metrics.count_wait(waited)
+        async with state.admission.place(endpoint.decides) as place:
+            state.metrics.queue_seconds.observe(place.waited)
             context = RequestContext(
-                **vars(state), deadline=deadline, waited=waited, input_name=endpoint.input_name
+                **vars(state),
+                deadline=deadline,
+                place=place,
+                record=record,
+                input_name=endpoint.input_name,
             )
             try:
                 # Not before, because a waiting body takes less memory than its fields.
                 request = await _read(endpoint.kind, body)
+                sender.headers = _ignored(request)
                 answer = await endpoint.answer(request, context)
-                if not isinstance(answer, dict):
+                if not isinstance(answer, dict | list):
                     await sender.stream(answer)
                     return
             except ElizaError as error:
@@ -194,8 +277,8 @@ class EndpointApp:
                 if http_error is None:
                     raise
                 raise http_error from error
-        headers = _ignored(request)
-        await sender.response(Response(to_json(answer), 200, headers, "application/json"))
+        response = Response(to_json(answer), 200, sender.headers, "application/json")
+        await sender.response(response)
 
 
 async def _read(kind: type[B], body: bytes) -> B:
@@ -206,10 +289,16 @@ async def _read(kind: type[B], body: bytes) -> B:
 
 
 def _ignored(request: Body) -> dict[str, str]:
-    """Return the header that names the fields of a request that have no effect."""
-    first = islice(request.model_extra or (), MOST_IGNORED)
-    names = ", ".join(quote(name[:MAX_NAME_LENGTH]) for name in first)
-    return {"x-ignored-fields": names} if names else {}
+    """Return the headers that name the fields and tools of a request that have no effect."""
+    headers = {}
+    named = {"fields": request.model_extra or (), "tools": request.ignored_tools}
+    for header, ignored in named.items():
+        # A header must not begin or end with a space, so an empty name is written as quotes.
+        first = islice(ignored, MAX_IGNORED)
+        names = ", ".join(quote(name[:MAX_NAME_LENGTH]) or '""' for name in first)
+        if names:
+            headers[f"x-ignored-{header}"] = names
+    return headers
 
 
 class _Sender:
@@ -221,6 +310,7 @@ class _Sender:
         self._n_sent = 0
         self._beginning = asyncio.Lock()
         self._last_time = time.monotonic()
+        self.headers: dict[str, str] = {}  # of the answer
         self.has_begun = False  # the head of a stream was sent, so no other status can be sent
 
     async def response(self, response: Response) -> None:
@@ -252,9 +342,9 @@ class _Sender:
         has_done = not (self._named_events or self._lines)
         await self._part(b"data: [DONE]\n\n" if has_done else b"", is_last=True)
 
-    async def end_with(self, error: Exception) -> None:
+    async def end_with(self, error: HTTPError) -> None:
         """End a stream with an event for an error."""
-        body = (error if isinstance(error, HTTPError) else failure()).body()
+        body = error.body()
         await self._event({**body["error"], "type": "error"} if self._named_events else body)
         await self._part(b"", is_last=True)
 
@@ -264,7 +354,9 @@ class _Sender:
         async with self._beginning:
             if not self.has_begun:
                 kind = b"application/jsonl" if self._lines else b"text/event-stream; charset=utf-8"
-                headers = [(b"content-type", kind)]
+                # nginx would otherwise collect the events before it passes them on.
+                headers = [(b"content-type", kind), (b"x-accel-buffering", b"no")]
+                headers += [(key.encode(), value.encode()) for key, value in self.headers.items()]
                 start = {"type": "http.response.start", "status": 200, "headers": headers}
                 await self._send(start)
                 self.has_begun = True

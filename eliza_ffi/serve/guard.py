@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import logging
 import time
-import uuid
 from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,11 +13,20 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .http_error import HTTPError
-from .metrics import CLIENT_GONE
+from .record import RequestRecord, request_id
 from .settings import ServeSettings, is_address
 
-OPEN_PATHS = ("/", "/health")
+READY_PATHS = ("/health", "/healthz", "/readyz")
+"""Paths that report whether the server accepts requests."""
+
+LIVE_PATH = "/livez"
+"""The path that reports that the process is alive, also while it loads the model or shuts down."""
+
+OPEN_PATHS = ("/", *READY_PATHS, LIVE_PATH)
 """Paths that need no key. Their responses reveal nothing about the model."""
+
+KEY_HEADERS = ("api-key", "x-api-key")
+"""Headers that may contain the key instead of ``Authorization``, as at Azure and Anthropic."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +68,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._count = count
-        self._keys = [key.encode() for key in settings.keys]
+        self._keys = {key.encode(): settings.key_names.get(key, "") for key in settings.keys}
         self._logs_requests = settings.logs_requests
         self._origins = frozenset(settings.cors_origins)
         self._hosts = {"localhost", *settings.hosts} if settings.checks_host else None
@@ -71,18 +79,15 @@ class Guard:
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin")
-        request_id = uuid.uuid4().hex
-        status = CLIENT_GONE
-        begin = time.perf_counter()
+        record = scope["eliza_ffi"] = RequestRecord(request_id(headers.get("x-request-id")))
 
         async def send_guarded(message: Message) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                record.status = message["status"]
                 sent = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     sent.setdefault(name, value)
-                sent["x-request-id"] = request_id
+                sent["x-request-id"] = record.id
                 if self._origins:
                     sent.add_vary_header("origin")
                 if origin is not None and self._allows(origin):
@@ -98,20 +103,20 @@ class Guard:
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 app = Response(status_code=204, headers=PREFLIGHT_HEADERS)
             else:
-                self._check_key(scope["path"], headers)
+                record.key = self._key_name(scope["path"], headers)
                 app = self._app
         except HTTPError as error:
             app = error.response(scope["path"])
         try:
             await app(scope, receive, send_guarded)
         except Exception:  # status 500 was sent, unless the response had begun
-            logger.exception("request %s failed: %s %r", request_id, scope["method"], scope["path"])
+            logger.exception("request %s failed: %s %r", record.id, scope["method"], scope["path"])
         finally:
-            seconds = time.perf_counter() - begin
-            self._count(scope["path"], status, seconds)
+            seconds = time.perf_counter() - record.begin
+            self._count(scope["path"], record.status, seconds)
             if self._logs_requests:
-                found = request_id, scope["method"], scope["path"], status, seconds * 1e3
-                logger.info("request %s: %s %r, status %d, %.1f ms", *found)
+                found = record.id, scope["method"], scope["path"], record.status, seconds * 1e3
+                logger.info("request %s: %s %r, status %d, %.1f ms%s", *found, record)
 
     def _check_browser(self, headers: Headers, origin: str | None) -> None:
         host = headers.get("host", "")
@@ -131,19 +136,27 @@ class Guard:
             "wrong_origin",
         )
 
-    def _check_key(self, path: str, headers: Headers) -> None:
+    def _key_name(self, path: str, headers: Headers) -> str:
+        """Return the name of a request's API key; raise an HTTPError if it needs one."""
         if not self._keys or path in OPEN_PATHS:
-            return
+            return ""
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        key = credentials.strip().encode() if scheme.lower() == "bearer" else b""
+        bearer = credentials.strip() if scheme.lower() == "bearer" else ""
+        sent = (bearer, *(headers.get(name, "") for name in KEY_HEADERS))
         # Compare with every key, in constant time, so that the timing does not reveal the keys.
-        if not sum(hmac.compare_digest(key, each) for each in self._keys):
+        names = [
+            name
+            for key, name in self._keys.items()
+            if sum([hmac.compare_digest(each.encode(), key) for each in sent])
+        ]
+        if not names:
             raise HTTPError(
                 401,
                 "the API key is wrong or missing; send the header Authorization: Bearer KEY",
                 "invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
+        return names[0]
 
     def _allows(self, origin: str) -> bool:
         return origin in self._origins or "*" in self._origins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -27,6 +28,7 @@ class HTTPError(Exception):
         param: str | None = None,  # the field that caused the error; None = no single field
         headers: dict[str, str] | None = None,
         path: tuple[str | int, ...] = (),  # the names and indices that lead to the wrong value
+        details: Mapping[str, Any] | None = None,  # more fields of the error
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -34,6 +36,7 @@ class HTTPError(Exception):
         self.code = code
         self.param = param
         self.headers = headers or {}
+        self._details = details or {}
         self._path = path or (() if param is None else (param,))
 
     def body(self) -> dict[str, Any]:
@@ -41,7 +44,7 @@ class HTTPError(Exception):
         type = "server_error" if self.status >= 500 else "invalid_request_error"
         type = "rate_limit_error" if self.status == 429 else type
         error = {"message": self.message, "type": type, "param": self.param, "code": self.code}
-        return {"error": error}
+        return {"error": {**error, **self._details}}
 
     def response(self, path: str) -> JSONResponse:
         """Return the response to a request for a path of the server."""
@@ -58,9 +61,9 @@ class HTTPError(Exception):
         return JSONResponse(body, status, self.headers)
 
 
-def invalid(param: str, problem: str) -> HTTPError:
-    """Return the error for a field whose value does not fit the rest of the request."""
-    return HTTPError(400, f"{param}: {problem}", "invalid_value", param)
+def invalid(param: str, problem: str, place: str = "") -> HTTPError:
+    """Return the error for a field with a wrong value, or for the `place` in it."""
+    return HTTPError(400, f"{place or param}: {problem}", "invalid_value", param)
 
 
 def failure() -> HTTPError:

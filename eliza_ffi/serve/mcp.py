@@ -8,22 +8,32 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import ToolAnnotations
 from pydantic import Field, WrapValidator
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from .. import __version__
 from ..async_model import AsyncModel
-from ..decisions.answers import decisions_answer, name_of
+from ..decisions.answers import Decision, decisions_answer, name_of
+from ..decisions.wire import as_questions
 from ..errors import ElizaError
+from .admission import Admission
+from .app import WATCHED_PATHS, admission_for, answer_error, routes_to_watch
+from .deadline import Deadline, while_wanted
 from .guard import Guard
+from .http_error import HTTPError
+from .metrics import ServeMetrics
 from .questions import NONE, Questions, without_default
-from .request_body import MAX_BODY
-from .server import CLOSING_SECONDS, StoppableServer
+from .record import CLIENT_GONE, record_of
+from .request_body import read_body
+from .server import CLOSING_SECONDS, run_app
 from .settings import QuestionSet, ServeSettings
 
 PATH = "/mcp"
@@ -58,8 +68,18 @@ class Decided(TypedDict):
     calibrated: bool
 
 
-def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
-    """Return a server with the tools of an open model and of its named sets of questions."""
+def make_mcp_server(
+    model: AsyncModel,
+    settings: ServeSettings,
+    admission: Admission | None = None,
+    count_decision: Callable[[Any, Decision, str | None], None] = lambda *_: None,
+) -> MCPServer:
+    """Return a server with the tools of an open model and of its named sets of questions.
+
+    `count_decision` is called with the questions and the answers of each decision, and with the
+    name of the set.
+    """
+    limits = admission_for(model, settings) if admission is None else admission
     server: MCPServer = MCPServer(
         "eliza-ffi", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
     )
@@ -70,9 +90,13 @@ def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
 
         @functools.wraps(function)
         async def run(**arguments: Any) -> Any:
+            async def placed() -> Any:
+                async with limits.place(decides=function is decide):
+                    return await function(**arguments)
+
             try:
-                return await asyncio.wait_for(function(**arguments), settings.deadline)
-            except ElizaError as error:
+                return await asyncio.wait_for(placed(), settings.deadline)
+            except (ElizaError, HTTPError) as error:
                 raise ToolError(str(error)) from error
             except asyncio.TimeoutError as error:
                 raise ToolError(f"no answer within {settings.deadline:g} seconds") from error
@@ -114,12 +138,13 @@ def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
         ] = NONE,
         set: Annotated[str | None, Field(description="the name of a set of questions")] = None,
     ) -> Decided:
-        own = QuestionSet("", questions, settings.asking)  # type: ignore[arg-type]
-        asked = own if set is None else settings.sets.get(set)
-        if asked is None or (questions is None) == (set is None):
+        own = QuestionSet("", questions, settings.decide_options)  # type: ignore[arg-type]
+        question_set = own if set is None else settings.sets.get(set)
+        if question_set is None or (questions is None) == (set is None):
             known = ", ".join(settings.sets) or "none"
             raise ToolError(f"expected either questions or one of the sets: {known}; got {set!r}")
-        decision = await model.decide(input, asked.questions, **asked.asking)
+        decision = await model.decide(input, question_set.questions, **question_set.decide_options)
+        count_decision(as_questions(question_set.questions), decision, set)
         answers = [decisions_answer(answer) for answer in decision.answers]
         return Decided(answers=answers, calibrated=decision.calibrated)
 
@@ -129,41 +154,84 @@ def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
             *map(_described, settings.sets.values()),
         ]
     )
-    for function in (choose, rank, decide):
+    generates = model.session.kind == "decoder"
+    for function in (choose, rank, decide) if generates else (decide,):
         tool(function)
     return server
 
 
 def serve_mcp(
-    server: MCPServer,
+    model: AsyncModel,
     settings: ServeSettings,
     listening: socket.socket,
     on_ready: Callable[[], None],
 ) -> int:
     """Serve the tools over streamable HTTP until SIGTERM or SIGINT; return the signal.
 
-    `on_ready` is called as soon as the server handles signals.
+    The limits, the metrics and the end are those of :func:`~eliza_ffi.serve.server.serve`.
     """
+    admission = admission_for(model, settings)
+    return run_app(
+        make_mcp_app(model, settings, admission), admission, listening, on_ready, lifespan="on"
+    )
+
+
+def make_mcp_app(model: AsyncModel, settings: ServeSettings, admission: Admission) -> ASGIApp:
+    """Return the application that serves the tools over HTTP."""
+    metrics = ServeMetrics(
+        admission,
+        lambda: model.session.describe().get("passes", {}),
+        (PATH, *WATCHED_PATHS),
+        settings.deadline,
+    )
+    server = make_mcp_server(model, settings, admission, metrics.count_decision)
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         json_response=True,
         stateless_http=True,
-        max_request_body_size=MAX_BODY,
+        max_request_body_size=settings.max_body,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    guarded = Guard(app, settings)  # checks keys, hosts and origins
-    config = uvicorn.Config(
-        guarded,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=CLOSING_SECONDS,
-    )
-    running = StoppableServer(config, on_ready)
-    running.run(sockets=[listening])
-    return running.signal
+    (tools,) = (each for each in app.routes if isinstance(each, Route) and each.path == PATH)
+    watched = _Watched(tools.app, settings)
+    # Without the second path, a client of it would be redirected to http, also behind TLS.
+    app.router.routes[:] = [
+        Route(PATH, watched),
+        Route(f"{PATH}/", watched),
+        *routes_to_watch(admission, metrics),
+    ]
+    app.router.redirect_slashes = False
+    for kind in (HTTPError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer_error)
+    return Guard(app, settings, metrics.count_request)  # checks keys, hosts and origins
+
+
+class _Watched:
+    """Ends the work of a request when its client disconnects."""
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        settings = self._settings
+        # The tools have the same deadline, and report it in the form of the protocol.
+        deadline = Deadline(settings.deadline + CLOSING_SECONDS)
+        try:
+            body = await deadline.before_end(read_body(Request(scope, receive), settings.max_body))
+            sent = [body]
+
+            async def receive_body() -> Message:
+                if not sent:
+                    await asyncio.Event().wait()  # until the work is cancelled
+                return {"type": "http.request", "body": sent.pop(), "more_body": False}
+
+            coded = (b"content-encoding", b"content-length")  # of the body as it was sent
+            headers = [each for each in scope["headers"] if each[0] not in coded]
+            work = self._app({**scope, "path": PATH, "headers": headers}, receive_body, send)
+            await while_wanted(work, receive, deadline)  # type: ignore[arg-type]
+        except ClientDisconnect:
+            record_of(scope).status = CLIENT_GONE
 
 
 def _described(each: QuestionSet) -> str:

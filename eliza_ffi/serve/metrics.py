@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..decisions.answers import Decision
-from ..decisions.questions import Question
+from ..decisions.answers import Decision, most_probable, single_answers
+from ..decisions.questions import Question, text_of
 from .admission import Admission
-from .settings import QuestionSet
 
-CLIENT_GONE = 499
-"""The status code that is counted for requests whose client disconnected."""
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-"""Upper bounds of the histogram buckets."""
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+"""Upper bounds of the histogram buckets that are below the deadline, which is the last bound."""
 
 
 class ServeMetrics:
@@ -28,21 +24,26 @@ class ServeMetrics:
         self,
         admission: Admission,
         passes: Callable[[], Mapping[str, Any]],  # the library's statistics
-        sets: Mapping[str, QuestionSet],
         paths: Iterable[str],  # to count by name; all other paths are counted as "other"
+        deadline: float,  # of a request, in seconds
     ) -> None:
         registry = self._registry = CollectorRegistry()
         self._paths = frozenset(paths)
+        buckets = [*(seconds for seconds in SECONDS if seconds < deadline), deadline]
 
         def counter(name: str, description: str, label: str, *more: str) -> Counter:
             return Counter(f"eliza_{name}", description, (label, *more), registry=registry)
 
         def histogram(name: str, description: str, *labels: str) -> Histogram:
             name = f"eliza_{name}_seconds"
-            return Histogram(name, description, labels, buckets=SECONDS, registry=registry)
+            return Histogram(name, description, labels, buckets=buckets, registry=registry)
 
         self._requests = counter("requests", "Requests answered", "endpoint", "code")
         self._questions = counter("questions", "Questions answered", "type")
+        of_set = ("set", "question")
+        self._answers = counter("answers", "Answers to the questions of sets", *of_set, "answer")
+        self._abstained = counter("abstentions", "Answers that the model abstained from", *of_set)
+        self._unfamiliar = counter("unfamiliar_inputs", "Inputs unlike the examples", *of_set)
         self._tokens = counter(
             "tokens",
             "Prompt tokens, read by the model or reused from the KV cache, and generated tokens",
@@ -51,30 +52,38 @@ class ServeMetrics:
         self._request_seconds = histogram(
             "request", "Time from the head of a request to the end of its response", "endpoint"
         )
-        self._queue_seconds = histogram("queue", "Time that a request waited in the queue")
+        self.queue_seconds = histogram("queue", "Time that a request waited in the queue")
         self._decision_seconds = histogram(
             "decision", "Time from the prompts of a decision to its answers"
+        )
+        self.first_token_seconds = histogram(
+            "time_to_first_token", "Time from the head of a request to the first text of a stream"
+        )
+        self.token_seconds = histogram(
+            "time_per_output_token", "Mean time of the tokens of a streamed answer after the first"
         )
         waits = "Requests that are waiting or running"
         queue = Gauge("eliza_queue_requests", waits, ("state",), registry=registry)
         queue.labels("waiting").set_function(lambda: admission.n_waiting)
         queue.labels("running").set_function(lambda: admission.n_running)
         registry.register(_Passes(passes))
-        registry.register(_Drift(sets))
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
         endpoint = path if path in self._paths else "other"
         self._requests.labels(endpoint, str(code)).inc()
         self._request_seconds.labels(endpoint).observe(seconds)
 
-    def count_wait(self, seconds: float) -> None:
-        self._queue_seconds.observe(seconds)
-
-    def count_decision(self, questions: Iterable[Question], decision: Decision) -> None:
+    def count_decision(
+        self, questions: Iterable[Question], decision: Decision, name: str | None = None
+    ) -> None:
+        """Count a decision and, if the questions are a set with a name, each of its answers."""
         usage = decision.usage
+        for asked, answer in () if name is None else single_answers(decision):
+            self._answers.labels(name, asked, text_of(most_probable(answer))).inc()
+            self._abstained.labels(name, asked).inc(answer.abstained)
+            self._unfamiliar.labels(name, asked).inc(bool(answer.unfamiliar))
         for question in questions:
             self._questions.labels(type(question).__name__.lower()).inc()
-        self.count_tokens(usage.input_tokens, usage.cached_tokens)
         self._decision_seconds.observe(usage.seconds)
 
     def count_tokens(self, n_prompt: int, n_cached: int, n_generated: int = 0) -> None:
@@ -101,33 +110,3 @@ class _Passes(Collector):
             "Sequences in all forward passes; divide by eliza_passes for the mean per pass",
             value=passes.get("sequences", 0),
         )
-
-
-class _Drift(Collector):
-    """How far the recent answers of calibrated sets are from the fitted ones."""
-
-    def __init__(self, sets: Mapping[str, QuestionSet]) -> None:
-        self._sets = sets
-
-    def collect(self) -> Iterable[Metric]:
-        of_question, of_kind = ("set", "question"), ("set", "question", "of")
-
-        def gauge(name: str, text: str, labels: Sequence[str] = of_question) -> GaugeMetricFamily:
-            return GaugeMetricFamily(f"eliza_answer_{name}", text, labels=labels)
-
-        distance = gauge("drift", "Distance of the shares of recent answers from the fitted ones")
-        by_chance = gauge("drift_by_chance", "The distance to expect if the inputs are the same")
-        abstained = gauge("abstained", "Share of recent answers that the model abstained from")
-        probability = gauge("probability", "Mean probability of the answers", of_kind)
-        share = gauge("share", "Share of each answer", (*of_kind, "answer"))
-        for name, each in self._sets.items():
-            drift = {} if each.recent is None else each.recent.drift()
-            for question, found in drift.items():
-                distance.add_metric((name, question), found["distance"])
-                by_chance.add_metric((name, question), found["by_chance"])
-                abstained.add_metric((name, question), found["abstained"])
-                for of in ("fitted", "recent"):
-                    probability.add_metric((name, question, of), found[of]["probability"])
-                    for answer, value in found[of]["shares"].items():
-                        share.add_metric((name, question, of, answer), value)
-        return distance, by_chance, abstained, probability, share

@@ -223,10 +223,12 @@ SystemoneQuestions: TypeAlias = Asked[SystemoneQuestion]
 def read_questions(questions: Any, check: Callable[[Any], Any]) -> Any:
     """Check questions, and return them as question objects.
 
-    They are read from the original JSON, because decision models need it.
+    They are read from their JSON, because decision models need it. No questions are returned as
+    they are.
     """
-    check(questions)
-    found = as_questions(questions)
+    if questions is None or questions == [] or questions == {}:
+        return questions  # they come from a set of the server
+    found = as_questions(_as_json(check(questions)))
     for question in found:
         if isinstance(question, Choice) and question.has_many_options:
             raise ValueError(
@@ -234,3 +236,12 @@ def read_questions(questions: Any, check: Callable[[Any], Any]) -> Any:
                 "including `none`"
             )
     return found
+
+
+def _as_json(checked: Any) -> Any:
+    """Return the JSON of checked questions: the same values, without unknown fields."""
+    if isinstance(checked, Body):
+        checked = {name: getattr(checked, name) for name in checked.model_fields_set}
+    if isinstance(checked, dict):
+        return {name: _as_json(each) for name, each in checked.items()}
+    return [*map(_as_json, checked)] if isinstance(checked, list) else checked

@@ -7,12 +7,20 @@ import json
 import reprlib
 import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import brotli
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import from_json
 from starlette.requests import Request
 
@@ -22,9 +30,6 @@ if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
-
-MAX_BODY = 2**20
-"""The maximum length of a request's body in bytes, as it is sent and after it is decompressed."""
 
 CODINGS = ("zstd", "br", "gzip", "deflate")
 """The supported values of the header ``Content-Encoding``, besides ``identity``."""
@@ -41,8 +46,11 @@ MAX_NAME_LENGTH = 40
 # ---- Bytes and JSON -----------------------------------------------------------------------------
 
 
-async def read_body(request: Request) -> bytes:
-    """Read a request's body within the limit, and decompress it."""
+async def read_body(request: Request, limit: int) -> bytes:
+    """Read a request's body, and decompress it.
+
+    `limit` is its maximum length in bytes, as it is sent and after it is decompressed.
+    """
     coding = request.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity", *CODINGS):
         raise HTTPError(
@@ -52,21 +60,21 @@ async def read_body(request: Request) -> bytes:
             headers={"accept-encoding": ", ".join(CODINGS)},
         )
     length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > MAX_BODY:
-        raise _too_large()
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_BODY:
-            raise _too_large()
+        if len(body) > limit:
+            raise _too_large(limit)
     if coding not in CODINGS:
         return bytes(body)
-    return await asyncio.to_thread(_decompressed, bytes(body), coding)
+    return await asyncio.to_thread(_decompressed, bytes(body), coding, limit)
 
 
-def _decompressed(body: bytes, coding: str) -> bytes:
-    """Decompress a body, but only a little more than `MAX_BODY` bytes of it."""
-    most = MAX_BODY + 1
+def _decompressed(body: bytes, coding: str, limit: int) -> bytes:
+    """Decompress a body, but only a little more than `limit` bytes of it."""
+    most = limit + 1
     try:
         if coding == "br":
             brotli_reader = brotli.Decompressor()
@@ -75,24 +83,24 @@ def _decompressed(body: bytes, coding: str) -> bytes:
         else:
             reader: Any = zlib.decompressobj(ANY_ZLIB_HEADER)
             if coding == "zstd":
-                limit: dict[int, int] = {
+                window: dict[int, int] = {
                     zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG
                 }
-                reader = zstd.ZstdDecompressor(options=limit)
+                reader = zstd.ZstdDecompressor(options=window)
             found = reader.decompress(body, most)
             is_whole = reader.eof and not reader.unused_data
     except (brotli.error, zlib.error, zstd.ZstdError) as error:
         raise HTTPError(400, f"the body is not valid {coding} data: {error}", "encoding") from None
-    if len(found) > MAX_BODY:
-        raise _too_large()
+    if len(found) > limit:
+        raise _too_large(limit)
     if not is_whole:
         message = f"the body must be one complete {coding} stream, without data after its end"
         raise HTTPError(400, message, "encoding")
     return bytes(found)
 
 
-def _too_large() -> HTTPError:
-    message = f"expected a body of at most {MAX_BODY} bytes, got a longer one"
+def _too_large(limit: int) -> HTTPError:
+    message = f"expected a body of at most {limit} bytes, got a longer one"
     return HTTPError(413, message, "body_too_large")
 
 
@@ -112,7 +120,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 # ---- Fields -------------------------------------------------------------------------------------
 
-_KINDS = {
+KINDS = {
     str: "string",
     bool: "boolean",
     int: "number",
@@ -121,6 +129,7 @@ _KINDS = {
     list: "array",
     type(None): "null",
 }
+"""The names of the kinds of JSON values."""
 
 NoEffect: TypeAlias = Annotated[Any, Field(default=None, description="accepted, without effect")]
 """A field that clients send in ordinary use, and that has no effect here."""
@@ -132,9 +141,27 @@ BY_TYPE = Field(discriminator="type")
 
 
 class Body(BaseModel):
-    """An object in a request. It has only the listed fields, and values are not converted."""
+    """An object in a request. It has only the listed fields, and values are not converted.
+
+    Other fields may be null: clients write the fields that they know and do not use as null.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unknown_nulls(cls, value: Any) -> Any:
+        if cls.model_config["extra"] != "forbid" or not isinstance(value, dict):
+            return value
+        if None not in value.values():
+            return value
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        return {name: each for name, each in value.items() if each is not None or name in known}
+
+    @property
+    def ignored_tools(self) -> Sequence[str]:
+        """The names of tools that the server leaves out."""
+        return ()
 
 
 B = TypeVar("B", bound=Body)
@@ -149,7 +176,7 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _kind_of(value: Any) -> str:
-    return _KINDS[type(value)]
+    return KINDS[type(value)]
 
 
 def _with_article(kind: str) -> str:

@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field
-from typing_extensions import NotRequired, TypedDict
+from pydantic import BeforeValidator, Field, Tag
 
 from ..session.results import ReasoningPiece, TextPiece
 from ..session.tool_calls import CallPiece, ToolCall
 from .chat import (
     ConversationFields,
     Effort,
+    Format,
     FunctionDefinition,
     FunctionName,
     FunctionType,
-    JsonObjectFormat,
+    Mode,
     NamedSchema,
-    TextFormat,
+    OtherTool,
+    Tool,
+    ToolChoice,
+    Verbosity,
+    allowed_tools,
+    by_tool_type,
     conversation_request,
-    format_limit,
     token_logprobs,
 )
 from .decisions import (
@@ -33,16 +37,29 @@ from .decisions import (
     Message,
     RefusalPart,
     TextPart,
-    TokenUsage,
     token_usage,
     with_type,
 )
 from .endpoint import Endpoint, HandlerResult, RequestContext
-from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
+from .request_body import BY_TYPE, Body, NoEffect, StringOrArray
 from .text import Answer, Step, started
 from .text_fields import CallArguments, MaxTokens, check_stream_options
 
 # ---- The request --------------------------------------------------------------------------------
+
+Summary: TypeAlias = Literal["auto", "concise", "detailed"]
+Include: TypeAlias = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+"""OpenAI's values of `include`. Only log-probabilities can occur here; the other parts belong to
+items that no answer has."""
 
 TextContent: TypeAlias = StringOrArray[str, list[Annotated[TextPart | RefusalPart, BY_TYPE]]]
 
@@ -54,6 +71,7 @@ class TalkItem(Message):
 
 class CallItem(FunctionCallItem):
     arguments: CallArguments
+    namespace: str | None = None
 
 
 class CallOutputItem(Item):
@@ -102,27 +120,45 @@ class FlatSchemaFormat(NamedSchema):
 
 
 class TextConfig(Body):
-    format: (
-        Annotated[
-            TextFormat | JsonObjectFormat | FlatSchemaFormat, BY_TYPE, AfterValidator(format_limit)
-        ]
-        | None
-    ) = None
-    verbosity: Literal["medium"] | None = None
+    format: Format[FlatSchemaFormat] | None = None
+    verbosity: Verbosity | None = Field(None, description="accepted, without effect")
 
 
 class FlatTool(FunctionDefinition, FunctionType):
     """A tool; pydantic checks the fields of the last class first."""
+
+    defer_loading: NoEffect
+
+
+class Namespace(Body):
+    """Functions with a common name, which begins the names that the model uses for them."""
+
+    type: Literal["namespace"]
+    name: str
+    description: str | None = None
+    tools: list[Annotated[Tool[FlatTool], by_tool_type("function")]]
+
+
+def _qualified(namespace: str | None, name: str) -> str:
+    return f"{namespace}.{name}" if namespace else name
 
 
 class FlatName(FunctionName, FunctionType):
     """The name of a tool that must be called."""
 
 
+class AllowedFlatFunctions(Body):
+    """A choice that leaves out all other tools."""
+
+    type: Literal["allowed_tools"]
+    mode: Mode
+    tools: list[FlatName] = Field(min_length=1)
+
+
 class Reasoning(Body):
     effort: Effort | None = None
-    summary: None = None
-    generate_summary: None = None
+    summary: Summary | None = Field(None, description="accepted, without effect")
+    generate_summary: Summary | None = Field(None, description="accepted, without effect")
 
 
 class ObfuscationOptions(Body):
@@ -134,17 +170,46 @@ class ResponseRequest(ConversationFields):
     instructions: str | None = None
     max_output_tokens: MaxTokens | None = None
     text: TextConfig | None = None
-    tools: list[FlatTool] | None = None
-    tool_choice: StringOrObject[Literal["auto", "none", "required"], FlatName] | None = None
+    tools: (
+        list[
+            Annotated[
+                Tool[FlatTool] | Annotated[Namespace, Tag("a namespace")],
+                by_tool_type("function", "namespace"),
+            ]
+        ]
+        | None
+    ) = None
+    tool_choice: ToolChoice[FlatName | AllowedFlatFunctions] | None = None
     reasoning: Reasoning | None = None
-    include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = (
-        None
-    )
+    include: list[Include] | None = None
+    max_tool_calls: NoEffect
     stream_options: ObfuscationOptions | None = None
     previous_response_id: None = None
     background: Literal[False] | None = None
     truncation: Literal["disabled"] | None = None
     metadata: dict[str, str] | None = None
+
+    def _tools(self) -> Iterator[tuple[str | None, FlatTool | OtherTool]]:
+        """Return all tools with their namespaces."""
+        for tool in self.tools or ():
+            if isinstance(tool, Namespace):
+                yield from ((tool.name, each) for each in tool.tools)
+            else:
+                yield None, tool
+
+    @property
+    def ignored_tools(self) -> Sequence[str]:
+        return [
+            _qualified(namespace, tool.called)
+            for namespace, tool in self._tools()
+            if isinstance(tool, OtherTool)
+        ]
+
+    def functions(self) -> list[tuple[str | None, FlatTool]]:
+        """Return all functions with their namespaces."""
+        return [
+            (namespace, tool) for namespace, tool in self._tools() if isinstance(tool, FlatTool)
+        ]
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the conversation as chat templates expect it."""
@@ -159,7 +224,8 @@ class ResponseRequest(ConversationFields):
                 text = "\n".join(part.text for part in item.content or ())
                 thought = {"reasoning_content": text} if text else {}
             elif isinstance(item, CallItem):
-                function = {"name": item.name, "arguments": item.arguments}
+                name = _qualified(item.namespace, item.name)
+                function = {"name": name, "arguments": item.arguments}
                 call = {"id": item.call_id, "type": "function", "function": function}
                 if not (talk and talk[-1].get("tool_calls")):
                     talk.append({"role": "assistant", "content": None, "tool_calls": [], **thought})
@@ -182,69 +248,6 @@ def _text(content: Any) -> str:
     return "\n".join(part.refusal if part.type == "refusal" else part.text for part in content)
 
 
-# ---- The response -------------------------------------------------------------------------------
-
-
-class OutputText(TypedDict):
-    type: Literal["output_text"]
-    text: str
-    annotations: list[Any]
-    logprobs: list[Any]
-
-
-class OutputReasoning(TypedDict):
-    type: Literal["reasoning"]
-    id: str
-    status: Literal["completed", "incomplete"]
-    summary: list[Any]
-    content: list[ReasoningText]
-
-
-class OutputMessage(TypedDict):
-    type: Literal["message"]
-    id: str
-    status: Literal["completed", "incomplete"]
-    role: Literal["assistant"]
-    content: list[OutputText]
-    probabilities: NotRequired[dict[str, float]]
-
-
-class OutputCall(TypedDict):
-    type: Literal["function_call"]
-    id: str
-    call_id: str
-    name: str
-    arguments: str
-    status: Literal["completed"]
-
-
-class IncompleteDetails(TypedDict):
-    reason: Literal["max_output_tokens"]
-
-
-class ResponseJson(TypedDict):
-    id: str
-    object: Literal["response"]
-    created_at: int
-    status: Literal["completed", "incomplete"]
-    model: str
-    output: list[Annotated[OutputReasoning | OutputMessage | OutputCall, BY_TYPE]]
-    usage: TokenUsage
-    error: None
-    incomplete_details: IncompleteDetails | None
-    instructions: str | None
-    metadata: dict[str, str]
-    parallel_tool_calls: bool
-    tool_choice: Any
-    tools: list[Any]
-    temperature: float | None
-    top_p: float | None
-    max_output_tokens: int | None
-    previous_response_id: None
-    store: Literal[False]
-    truncation: Literal["disabled"]
-
-
 # ---- The handler --------------------------------------------------------------------------------
 
 
@@ -252,14 +255,23 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
     check_stream_options(request.stream_options, request.stream)
     choice: Any = request.tool_choice
     named = choice.model_dump() if isinstance(choice, FlatName) else None
+    functions = [
+        (_qualified(space, tool.name), (space, tool)) for space, tool in request.functions()
+    ]
+    tools = [{**tool.model_dump(exclude_none=True), "name": name} for name, (_, tool) in functions]
+    shown_choice: Any = named or choice or "auto"
+    if isinstance(choice, AllowedFlatFunctions):
+        tools = allowed_tools(tools, [each.name for each in choice.tools])
+        shown_choice, choice = choice.model_dump(), choice.mode
     answer_request = conversation_request(
+        context.settings,
         request,
         request.messages(),
         limited=request.limit(text=request.text.format if request.text else None),
-        tools=request.tools or (),
+        tools=tools,
         tool_choice={"type": "function", "function": named} if named else choice,
         effort=request.reasoning.effort if request.reasoning else None,
-        max_tokens=request.max_output_tokens or 0,
+        max_tokens=request.max_output_tokens,
         length_field="max_output_tokens",
         has_logprobs="message.output_text.logprobs" in (request.include or ()),
     )
@@ -276,7 +288,7 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
         "instructions": request.instructions,
         "metadata": request.metadata or {},
         "parallel_tool_calls": request.parallel_tool_calls is not False,
-        "tool_choice": named or choice or "auto",
+        "tool_choice": shown_choice,
         "tools": [each.model_dump() for each in request.tools or ()],
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -286,7 +298,9 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
         "truncation": "disabled",
     }
     (steps,) = await started(context, answer_request, with_steps=bool(request.stream))
-    events = _events(response, steps)
+    events = _events(
+        response, steps, {name: (space, tool.name) for name, (space, tool) in functions}
+    )
     if request.stream:
         return events
     async with aclosing(events):
@@ -297,14 +311,19 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
 
 
 async def _events(
-    response: dict[str, Any], steps: AsyncGenerator[Step, None]
+    response: dict[str, Any],
+    steps: AsyncGenerator[Step, None],
+    functions: Mapping[str, tuple[str | None, str]],
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the events of a response. The first one waits for the first step."""
+    """Yield the events of a response. The first one waits for the first step.
+
+    `functions` has the namespace and the name of each function, by the name that the model uses.
+    """
     output: _Output | None = None
     async with aclosing(steps):
         async for step in steps:
             if output is None:
-                output = _Output()
+                output = _Output(functions)
                 yield {"type": "response.created", "response": response}
                 yield {"type": "response.in_progress", "response": response}
             for event in output.take(step):
@@ -326,7 +345,8 @@ async def _events(
 class _Output:
     """Collects the items of a response, and returns the events for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, functions: Mapping[str, tuple[str | None, str]]) -> None:
+        self._functions = functions
         self.items: list[dict[str, Any]] = []  # the finished ones
         self._item: dict[str, Any] = {}  # the item that is being written
         self._text = ""  # of this item
@@ -348,16 +368,23 @@ class _Output:
 
     def _take_call(self, step: CallPiece | ToolCall) -> Iterator[dict[str, Any]]:
         name = "response.function_call_arguments"
-        item = _call_item(step)
+        item = self._call_item(step)
         location = {"item_id": item["id"], "output_index": len(self.items)}
         if isinstance(step, ToolCall):
             item["arguments"] = self._text
-            yield {"type": f"{name}.done", "arguments": self._text, "name": step.name, **location}
+            yield {
+                "type": f"{name}.done",
+                "arguments": self._text,
+                "name": item["name"],
+                **location,
+            }
             yield self._done(item)
         elif step.text:
             self._text += step.text
             yield {"type": f"{name}.delta", "delta": step.text, **location}
         else:
+            if self._item:
+                yield from self._end_reasoning("completed")
             yield self._added(item)
 
     def _begin(self, kind: str) -> Iterator[dict[str, Any]]:
@@ -381,7 +408,8 @@ class _Output:
             yield from self._begin("reasoning")
             self._text = answer.reasoning
         if self._item.get("type") == "reasoning":
-            yield from self._end_reasoning(_status(is_cut and not answer.text))
+            is_cut_here = is_cut and not (answer.text or answer.is_calls)
+            yield from self._end_reasoning(_status(is_cut_here))
         if answer.text or not (answer.is_calls or answer.reasoning):
             yield from self._begin("message")
         if self._item.get("type") == "message":
@@ -393,13 +421,29 @@ class _Output:
             yield {"type": "response.output_text.done", **done, **location}
             yield {"type": "response.content_part.done", "part": part, **location}
             yield self._done({**item, **answer.named_probabilities})
-        if not self.items:
-            self.items += map(_call_item, answer.calls)  # they were not streamed
+        if not any(item["type"] == "function_call" for item in self.items):
+            self.items += map(self._call_item, answer.calls)  # they were not streamed
 
     def _end_reasoning(self, status: str) -> Iterator[dict[str, Any]]:
         content = [{"type": "reasoning_text", "text": self._text}]
         yield {"type": "response.reasoning_text.done", "text": self._text, **self._part()}
         yield self._done({**self._item, "status": status, "content": content})
+
+    def _call_item(self, call: ToolCall | CallPiece) -> dict[str, Any]:
+        """Return the item of a call, which may have just begun."""
+        arguments, status = "", "in_progress"
+        if isinstance(call, ToolCall):
+            arguments, status = json.dumps(call.arguments, ensure_ascii=False), "completed"
+        namespace, name = self._functions[call.name]
+        return {
+            "type": "function_call",
+            "id": f"fc_{call.id}",
+            "call_id": call.id,
+            "name": name,
+            **({"namespace": namespace} if namespace else {}),
+            "arguments": arguments,
+            "status": status,
+        }
 
     def _added(self, item: dict[str, Any]) -> dict[str, Any]:
         self._item, self._text = item, ""
@@ -424,26 +468,10 @@ def _status(is_cut: bool) -> str:
     return "incomplete" if is_cut else "completed"
 
 
-def _call_item(call: ToolCall | CallPiece) -> dict[str, Any]:
-    """Return the item of a call, which may have just begun."""
-    arguments, status = "", "in_progress"
-    if isinstance(call, ToolCall):
-        arguments, status = json.dumps(call.arguments, ensure_ascii=False), "completed"
-    return {
-        "type": "function_call",
-        "id": f"fc_{call.id}",
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": arguments,
-        "status": status,
-    }
-
-
 RESPONSES = Endpoint(
     "/v1/responses",
     ResponseRequest,
     _respond,
-    ResponseJson,
     summary="Answer a conversation, in the form of OpenAI's Responses",
     input_name="input",
     named_events=True,

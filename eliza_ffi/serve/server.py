@@ -13,23 +13,27 @@ import logging
 import os
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..async_model import AsyncModel
 from ..decisions.answers import name_of
 from ..decisions.questions import MAX_OPTIONS, Choice, Predicate
-from ..errors import ContextFullError, ElizaError, InvalidArgumentError, NotSupportedError
+from ..errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
+from .guard import LIVE_PATH, Guard
 from .http_error import HTTPError
 from .settings import QuestionSet, ServeSettings
 
@@ -61,8 +65,8 @@ IDLE_SECONDS = 75
 """A connection that is idle for this long between two requests is closed. Longer than the 60
 seconds of many proxies, because a request on a connection that is being closed is lost."""
 
-MOST_CONNECTIONS = 1000  # open ones
-LEAST_CONNECTIONS = 16  # the server does not start if the limit on open files allows fewer
+MAX_CONNECTIONS = 1000  # open ones
+MIN_CONNECTIONS = 16  # the server does not start if the limit on open files allows fewer
 ACCEPTED_AT_ONCE = 8  # by one iteration of the event loop
 
 RESERVED_FILES = 96
@@ -79,6 +83,8 @@ logger = logging.getLogger(__name__)
 def listen(settings: ServeSettings) -> socket.socket:
     """Return a socket that listens on the address of the settings; raise if it is in use."""
     connection_limit()  # if this fails, fail before the model is loaded
+    if settings.is_unix_socket:
+        return _listen_on_path(settings.host)
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host,
         settings.port,
@@ -100,47 +106,76 @@ def listen(settings: ServeSettings) -> socket.socket:
     return listening
 
 
-def check_model(model: Model, settings: ServeSettings) -> bool:
+def _listen_on_path(path: str) -> socket.socket:
+    """Return a Unix socket that listens. The file of a server that has ended is replaced."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise NotSupportedError(f"this system has no Unix sockets, got the address {path!r}")
+    if Path(path).is_socket():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+            if other.connect_ex(path) == errno.ECONNREFUSED:
+                Path(path).unlink()
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(path)
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+@contextmanager
+def answering_while_loading(listening: socket.socket, settings: ServeSettings) -> Iterator[None]:
+    """Answer all requests with 503 during a ``with`` block, which loads the model.
+
+    Otherwise the socket would accept connections, and their requests would hang. Only ``/livez``
+    says that the process is alive.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        response: Response = JSONResponse({"status": "ok"})
+        if scope["path"] != LIVE_PATH:
+            headers = {"retry-after": "1", "connection": "close"}
+            error = HTTPError(503, "the model is being loaded", "loading", headers=headers)
+            response = error.response(scope["path"])
+        await response(scope, receive, send)
+
+    running = uvicorn.Server(_config(Guard(answer, settings), lifespan="off", backlog=BACKLOG))
+    copy = listening.dup()  # which the server closes
+    thread = threading.Thread(target=running.run, args=([copy],), name="eliza-ffi-loading")
+    thread.start()
+    try:
+        yield
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+def check_model(model: Model, settings: ServeSettings) -> None:
     """Make one decision with the server's settings, so that problems show before the first request.
 
-    It answers the named sets of questions, too. Their prompts are then in the KV cache. The result
-    is False if the model can only compute embeddings. An ElizaError is raised if it can do neither,
-    or does not support these settings.
+    It answers the named sets of questions, too. Their prompts are then in the KV cache. An
+    ElizaError is raised if the model cannot decide, or does not support these settings.
     """
-    text, question = "A cat sat on the mat.", Predicate("It is about an animal.")
-    generates = True
-    try:
-        model.decide(text, [question], **settings.asking)
-    except ElizaError:
-        if not _only_embeds(model):
-            raise
-        generates = False
+    text = "A cat sat on the mat."
+    question = Predicate(
+        "It is about an animal.", if_true="an animal", if_false="something other than an animal"
+    )
+    model.decide(text, [question], **settings.decide_options)
     for each in settings.sets.values():
         try:
             _check_options(each)
-            model.decide(text, each.questions, **each.asking)
+            model.decide(text, each.questions, **each.decide_options)
         except (InvalidArgumentError, ContextFullError, NotSupportedError) as error:
             raise type(error)(f"the set of questions {each.name!r}: {error}") from error
-    return generates
 
 
-def _check_options(asked: QuestionSet) -> None:
+def _check_options(question_set: QuestionSet) -> None:
     """Check that the endpoints can answer the questions: they have few enough options."""
-    for i, question in enumerate(asked.questions):
+    for i, question in enumerate(question_set.questions):
         if isinstance(question, Choice) and question.has_many_options:
             name, n = name_of(question.name, i), len(question.options)
             raise InvalidArgumentError(f"{name}: {n} options, expected at most {MAX_OPTIONS}")
-
-
-def _only_embeds(model: Model) -> bool:
-    """Return whether a model computes embeddings and generates no text."""
-    try:
-        model.generate("A cat", 1)
-    except ElizaError:
-        with suppress(ElizaError):
-            model.embed("A cat")
-            return True
-    return False
 
 
 def serve(
@@ -148,32 +183,39 @@ def serve(
     settings: ServeSettings,
     listening: socket.socket,
     on_ready: Callable[[], None] = lambda: None,
-    *,
-    generates: bool = True,
 ) -> int:
     """Serve a model until SIGTERM or SIGINT; return the signal.
 
     After the signal, new requests are rejected with 503. The server stops when all running and
     waiting requests are answered. A second signal closes all connections and stops it immediately.
     The model is not closed, but the socket is. `on_ready` is called as soon as the server accepts
-    requests and handles signals, and `generates` is the result of :func:`check_model`.
+    requests and handles signals.
     """
     async_model = AsyncModel.of(model)
     admission = admission_for(async_model, settings)
+    app = make_app(async_model, settings, admission)
+    return run_app(app, admission, listening, on_ready)
+
+
+def run_app(
+    app: ASGIApp,
+    admission: Admission,
+    listening: socket.socket,
+    on_ready: Callable[[], None],
+    *,
+    lifespan: Literal["off", "on"] = "off",
+) -> int:
+    """Run an application as :func:`serve` describes; return the signal that ended it.
+
+    All its running and waiting requests must have a place of `admission`.
+    """
     connections = Connections(connection_limit())
-    config = uvicorn.Config(
-        connections.watched(make_app(async_model, settings, admission, generates=generates)),
+    config = _config(
+        connections.watched(app),
         http=connections.protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",  # do not log malformed requests
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
+        lifespan=lifespan,
         backlog=ACCEPTED_AT_ONCE,  # asyncio accepts up to this many connections per turn
         timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=CLOSING_SECONDS,
     )
     server = _Server(config, admission, connections, on_ready)
     before = sys.getswitchinterval()
@@ -185,25 +227,21 @@ def serve(
     return server.signal
 
 
-class StoppableServer(uvicorn.Server):
-    """Stops at the first signal, and at the second one immediately."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-        self.signal = 0  # the last one; 0 = none
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._on_ready()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.signal = sig
-        self.force_exit = self.should_exit
-        self.should_exit = True
+def _config(app: ASGIApp, **more: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        ws="none",
+        log_config=None,
+        log_level="error",  # do not log malformed requests
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=CLOSING_SECONDS,
+        **more,
+    )
 
 
-class _Server(StoppableServer):
+class _Server(uvicorn.Server):
     """Finishes the running and waiting requests before it stops."""
 
     def __init__(
@@ -213,7 +251,9 @@ class _Server(StoppableServer):
         connections: Connections,
         on_ready: Callable[[], None],
     ) -> None:
-        super().__init__(config, on_ready)
+        super().__init__(config)
+        self._on_ready = on_ready
+        self.signal = 0  # the last one; 0 = none
         self._admission = admission
         self._connections = connections
         self._no_files = OccasionalWarning("a connection was not accepted: %s")
@@ -225,6 +265,7 @@ class _Server(StoppableServer):
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(BACKLOG)  # asyncio has set the backlog to ACCEPTED_AT_ONCE
+        self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
@@ -255,18 +296,18 @@ _connection: ContextVar[Connection] = ContextVar("connection")
 def connection_limit() -> int:
     """Return how many connections the limit on open files allows; raise if it allows too few."""
     if sys.platform == "win32":
-        return MOST_CONNECTIONS
+        return MAX_CONNECTIONS
     import resource  # exists only on Unix
 
     n_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if n_files == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    if n_files < RESERVED_FILES + LEAST_CONNECTIONS:
+        return MAX_CONNECTIONS
+    if n_files < RESERVED_FILES + MIN_CONNECTIONS:
         raise InvalidArgumentError(
-            f"expected a limit of at least {RESERVED_FILES + LEAST_CONNECTIONS} open files, got "
+            f"expected a limit of at least {RESERVED_FILES + MIN_CONNECTIONS} open files, got "
             f"{n_files}; raise it with: ulimit -n 1024"
         )
-    return min(MOST_CONNECTIONS, n_files - RESERVED_FILES)
+    return min(MAX_CONNECTIONS, n_files - RESERVED_FILES)
 
 
 class OccasionalWarning:
@@ -308,6 +349,9 @@ class Connections:
         """Wrap an application so that a connection counts as busy while its request runs."""
 
         async def with_request(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":  # the lifespan
+                await app(scope, receive, send)
+                return
             connection = _connection.get()
             connection.request_began()
             try:

@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._lazy import lazy_property
-from ..decisions.learning.drift import RecentAnswers
 from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
+from ..sampling.params import Sampling
 
 _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _ORIGIN = re.compile(
     rf"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>{_NAME.pattern}|\[[0-9a-f:.]+\])"
     r"(:(?P<port>[0-9]{1,5}))?/?"
 )
+MAX_BODY = 2**30
+"""The largest value of `ServeSettings.max_body`."""
+
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -25,24 +27,19 @@ _PORTS = {"http": 80, "https": 443}
 class QuestionSet:
     """Questions that the server knows, so that a request needs only the name and the input.
 
-    `asking` has keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as the calibration or
-    the prior.
+    `decide_options` has keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as the
+    calibration.
     """
 
     name: str  # what requests send as `model`
     questions: tuple[Question, ...]
-    asking: Mapping[str, Any]
-
-    @lazy_property
-    def recent(self) -> RecentAnswers | None:
-        """The recent answers, to compare them with those of the calibration, if there is one."""
-        calibration = self.asking.get("calibration")
-        return None if calibration is None else RecentAnswers(calibration)
+    decide_options: Mapping[str, Any]
 
     @property
     def is_calibrated(self) -> bool:
         """Whether the probabilities are calibrated. A prior alone does not calibrate them."""
-        return self.asking.get("calibration") is not None
+        calibration = self.decide_options.get("calibration")
+        return calibration is not None and not calibration.is_prior
 
 
 @dataclass(frozen=True)
@@ -50,27 +47,38 @@ class ServeSettings:
     """The settings of a server."""
 
     name: str  # of the model, in responses
-    host: str = "127.0.0.1"  # the address to listen on
+    host: str = "127.0.0.1"  # the address to listen on; with a slash: the path of a Unix socket
     port: int = 8080  # 0 = any free port
     keys: tuple[str, ...] = ()  # a request must contain one of them; empty = no key is required
+    key_names: Mapping[str, str] = field(default_factory=dict)  # of keys, for the log
     without_key: bool = False  # allows a server without keys that other machines can reach
     cors_origins: tuple[str, ...] = ()  # whose pages may send requests; "*" = any
     hosts: tuple[str, ...] = ()  # allowed in the Host header besides localhost and IP addresses
     n_waiting: int = 256  # waiting requests; further ones are rejected
+    max_body: int = 2**20  # bytes of a request's body, as it is sent and decompressed
     deadline: float = 600.0  # seconds for a request, with its time in the queue
     logs_requests: bool = False  # failures are always logged
-    asking: Mapping[str, Any] = field(default_factory=dict)  # keywords of `Model.decide`
+    # Defaults of requests. `sampling` has fields of `Sampling`, for text without a constraint.
+    max_tokens: int = 0  # 0 = no limit, or the usual 16 tokens of /v1/completions
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    decide_options: Mapping[str, Any] = field(default_factory=dict)  # keywords of `Model.decide`
     sets: Mapping[str, QuestionSet] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise InvalidArgumentError(f"--port must be 0 to 65535, got {self.port}")
-        if self.n_waiting < 0:
-            raise InvalidArgumentError(f"--queue must be 0 or more, got {self.n_waiting}")
-        if not 0.0 < self.deadline <= 86_400.0:
-            raise InvalidArgumentError(
-                f"--deadline must be above 0 and at most 86400 seconds, got {self.deadline}"
-            )
+        size, largest = self.max_body / 2**20, MAX_BODY // 2**20
+        for option, value, is_right, expected in (
+            ("--port", self.port, 0 <= self.port <= 65535, "0 to 65535"),
+            ("--queue", self.n_waiting, self.n_waiting >= 0, "0 or more"),
+            ("--max-body", f"{size:g}", 0 < size <= largest, f"above 0 and at most {largest} MiB"),
+            (
+                *("--deadline", self.deadline, 0.0 < self.deadline <= 86_400.0),
+                "above 0 and at most 86400 seconds",
+            ),
+            ("--max-tokens", self.max_tokens, 0 <= self.max_tokens < 2**31, f"0 to {2**31 - 1}"),
+        ):
+            if not is_right:
+                raise InvalidArgumentError(f"{option} must be {expected}, got {value}")
+        Sampling(**self.sampling)  # raises an error that names the field
         if self.name in self.sets:
             raise InvalidArgumentError(
                 f"a set of questions has the model's name {self.name!r}: rename its file, or give "
@@ -87,6 +95,10 @@ class ServeSettings:
             )
         object.__setattr__(self, "hosts", tuple(map(_allowed_host, self.hosts)))
         object.__setattr__(self, "cors_origins", tuple(map(_allowed_origin, self.cors_origins)))
+
+    @property
+    def is_unix_socket(self) -> bool:
+        return "/" in self.host
 
     @property
     def checks_host(self) -> bool:
@@ -131,4 +143,6 @@ def is_address(host: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach the host."""
+    if "/" in host:  # the path of a Unix socket
+        return True
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)

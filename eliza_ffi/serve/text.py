@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from ..chat.thinking import WrittenReasoning
@@ -24,22 +25,23 @@ from ..library.protocol import Tokens
 from ..sampling.params import MAX_SEED, Sampling
 from ..session.results import GenerationResult, TextPiece, TokenLogprob
 from ..session.run import Run
-from ..session.runs import choice_run, fill_run, text_run, tools_run
+from ..session.runs import choice_run, text_run, tools_run
 from ..session.session import Session
-from ..session.thinking import written_reasoning
+from ..session.thinking import FinishedReasoning, Thinking, written_reasoning
 from ..session.tool_calls import (
-    MOST_CALLS,
+    MAX_CALLS,
     CallPiece,
     TextAnswer,
     ToolCall,
     ToolCalls,
     conversation_tokens,
 )
-from ..structured.fill_result import FillResult
 from ..structured.shape import Gbnf, shape_of
-from .deadline import cancelled
-from .endpoint import RequestContext
+from .admission import PartPlace
+from .deadline import all_of, cancelled
+from .endpoint import RequestContext, TokenTimes
 from .http_error import HTTPError, invalid
+from .settings import ServeSettings
 from .text_fields import Limit
 
 
@@ -47,7 +49,8 @@ from .text_fields import Limit
 class Talk:
     """A conversation, and the tools that the model may call in it.
 
-    `ending` has more arguments of :func:`~eliza_ffi.session.tool_calls.conversation_tokens`.
+    `ending` has more arguments of :func:`~eliza_ffi.session.tool_calls.conversation_tokens`, if the
+    prompt does not end with a new turn of the assistant.
     """
 
     messages: list[dict[str, Any]]  # as chat templates expect them
@@ -56,6 +59,8 @@ class Talk:
     tools: list[dict[str, Any]]
     tool_choice: str | dict[str, Any]  # "auto", "required", or a named tool in OpenAI's form
     is_parallel: bool  # a turn may have several calls
+    without_reasoning: bool = False  # even if the answer is free text
+    think: int = 0  # the maximum length of the reasoning before an answer with a limit, or tools
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,16 @@ Step: TypeAlias = str | CallPiece | ToolCall | Answer
 """A piece of an answer, a finished tool call, or the complete answer."""
 
 
+def sampling_defaults(settings: ServeSettings, is_free: bool) -> dict[str, Any]:
+    """Return the sampling of requests that set none; `is_free` = no constraint and no tools."""
+    return {"temperature": 1.0, **settings.sampling} if is_free else {"temperature": 0.0}
+
+
+def default_tokens(settings: ServeSettings, limit: Limit | None) -> int:
+    """Return the maximum length of answers to requests that set none; 0 = no limit."""
+    return 0 if isinstance(limit, tuple) else settings.max_tokens
+
+
 # ---- One answer ---------------------------------------------------------------------------------
 
 
@@ -135,35 +150,53 @@ async def started(
     an answer with a limit is not complete or not valid.
     """
     runs = await context.model.session.helpers.run(_runs, context, request, with_steps)
-    return [_steps(context, request, run, with_steps) for run in runs]
+    return [_steps(context, request, *run, with_steps) for run in runs]
 
 
 async def _steps(
     context: RequestContext,
     request: AnswerRequest,
     run: Run[Any],
+    thoughts: list[FinishedReasoning],
     with_steps: bool,
 ) -> AsyncGenerator[Step, None]:
-    """Yield the steps of an answer, and count its tokens for the metrics."""
-    n_logged = 0
+    """Yield the steps of an answer, and count its tokens and their times for the metrics.
+
+    When the run yields its result, the last item of `thoughts` is the reasoning before the answer
+    if the request asked for it.
+    """
+    n_logged, times = 0, TokenTimes(context)
+    result: Any = None
+    answer: Answer | None = None
     results = context.model.session.scheduler.steps_async(run, context.deadline.left)
-    with _naming_fields(context, request):
-        async with aclosing(results):
-            async for result in results:
-                if isinstance(result, str | CallPiece | ToolCall):
-                    if isinstance(result, TextPiece):
-                        n_logged += len(result.logprobs or ())
-                    yield result
-                    continue
-                answer = await _answer(context, request, result)
-                context.metrics.count_tokens(
-                    answer.prompt_tokens, answer.cached_tokens, answer.generated_tokens
-                )
-                if with_steps and isinstance(result, ChoiceResult):
-                    yield answer.text
-                if answer.logprobs is not None:
-                    answer = replace(answer, unsent=answer.logprobs[n_logged:])
-                yield answer
+    try:
+        with _naming_fields(context, request):
+            async with aclosing(results):
+                async for result in results:
+                    if isinstance(result, str | CallPiece | ToolCall):
+                        if isinstance(result, TextPiece):
+                            n_logged += len(result.logprobs or ())
+                        times.note_piece()
+                        yield result
+                        continue
+                    answer = await _answer(context, result, thoughts[-1] if thoughts else None)
+                    times.note_end(answer.generated_tokens)
+                    context.count_tokens(
+                        answer.prompt_tokens, answer.cached_tokens, answer.generated_tokens
+                    )
+                    await _check_answer(context, request, result, answer)
+                    context.record.finish_reasons[answer.finish_reason] += 1
+                    if with_steps and isinstance(result, ChoiceResult):
+                        yield answer.text
+                    if answer.logprobs is not None:
+                        answer = replace(answer, unsent=answer.logprobs[n_logged:])
+                    yield answer
+    finally:
+        # Without an answer, the client has left, or the deadline has passed.
+        stats = getattr(result, "stats", None) or run.unfinished
+        if answer is None and stats is not None:
+            n_prompt, n_reused = stats.prompt_tokens, stats.prompt_tokens_reused
+            context.count_tokens(n_prompt, n_reused, stats.generated_tokens)
 
 
 @contextmanager
@@ -171,12 +204,17 @@ def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[
     """Convert errors of the model to errors that name the field of the request, if it is known."""
     try:
         yield
-    except (InvalidAnswerError, NoChatTemplateError):
+    except NoChatTemplateError:
         raise
     except FillError as error:
+        partial, stats = error.partial, error.partial.stats
+        n_prompt, n_reused = (stats.prompt_tokens, stats.prompt_tokens_reused) if stats else (0, 0)
+        answer = Answer(partial.text, "length", n_prompt, n_reused, len(partial.tokens))
+        if isinstance(error, InvalidAnswerError):
+            raise _failed(request, answer, str(error), "invalid_answer") from error
         is_full = isinstance(error.__cause__, ContextFullError)
         reason = "context_full" if is_full else "length"
-        raise _incomplete(context, request, reason, len(error.partial.tokens)) from error
+        raise _incomplete(context, request, reason, answer) from error
     except TokenTrieError as error:
         if isinstance(request.limit, tuple):
             raise invalid(request.limit_field, str(error)) from error
@@ -185,7 +223,7 @@ def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[
         fields = {
             "messages": context.input_name,
             "prompt": context.input_name,
-            "shape": request.limit_field,
+            "schema": request.limit_field,
             "tools": "tools",
         }
         # The library reads a grammar in GBNF when the answer begins.
@@ -196,7 +234,10 @@ def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[
         raise invalid(name, str(error)) from error
 
 
-def _runs(context: RequestContext, request: AnswerRequest, with_steps: bool) -> list[Run[Any]]:
+def _runs(
+    context: RequestContext, request: AnswerRequest, with_steps: bool
+) -> list[tuple[Run[Any], list[FinishedReasoning]]]:
+    """Return the run of each answer, and a list that gets the reasoning before the answer."""
     session, talk, reasoning = context.model.session, request.talk, None
     _check_bias(session, request.sampling)
     with _naming_fields(context, request):
@@ -204,19 +245,26 @@ def _runs(context: RequestContext, request: AnswerRequest, with_steps: bool) -> 
         if talk is not None and talk.tools:
             prompts = [()]  # their prompt is made with the tools
         elif talk is not None:
-            variables = talk.chat_template_kwargs
-            tokens = conversation_tokens(session, talk.messages, variables, **talk.ending)
+            is_limited = request.limit is not None
+            tokens = conversation_tokens(
+                session,
+                talk.messages,
+                talk.chat_template_kwargs,
+                close_reasoning=talk.without_reasoning or (is_limited and not talk.think),
+                **talk.ending,
+            )
             prompts = [tokens]
-            if request.limit is None:
+            if not is_limited:
                 reasoning = written_reasoning(session, tokens)
         for prompt in prompts:
             n_tokens = 0 if isinstance(prompt, str) else len(prompt)
             if n_tokens > (context.n_ctx() or n_tokens):
                 raise context.context_full(f"the prompt has {n_tokens} tokens, which do not fit")
         return [
-            _run(session, request, prompt, sampling, reasoning, with_steps)
+            (_run(session, request, prompt, sampling, reasoning, with_steps, thoughts), thoughts)
             for prompt in prompts
             for sampling in request.samplings()
+            for thoughts in [list[FinishedReasoning]()]
         ]
 
 
@@ -227,9 +275,13 @@ def _run(
     sampling: Sampling | None,
     reasoning: WrittenReasoning | None,
     with_steps: bool,
+    thoughts: list[FinishedReasoning],
 ) -> Run[Any]:
     limit, talk = request.limit, request.talk
     common: dict[str, Any] = {"max_tokens": request.max_tokens, "stop": request.stop or None}
+    think: Thinking | None = None
+    if talk is not None and talk.think:
+        think = Thinking(talk.think, with_steps, thoughts.append)
     if talk is not None and talk.tools:
         return tools_run(
             session,
@@ -239,15 +291,16 @@ def _run(
             with_steps=with_steps,
             ends_at_limit=True,
             words=limit,
-            max_calls=MOST_CALLS if talk.is_parallel else 1,
+            max_calls=MAX_CALLS if talk.is_parallel else 1,
             chat_template_kwargs=talk.chat_template_kwargs,
+            think=think or 0,
             sampling=sampling,
             method="tools",
             **common,
         )
     if isinstance(limit, tuple):
         is_sampled = _samples_labels(sampling)
-        with naming("shape"):
+        with naming("schema"):
             return choice_run(
                 session,
                 prompt,
@@ -255,23 +308,18 @@ def _run(
                 method="choose",
                 mode="sample" if is_sampled else "best",
                 probabilities=True,
+                think=think or 0,
                 sampling=sampling if is_sampled else None,
             )
-    is_plain = sampling is None and request.logprobs is None and not request.stop
-    if isinstance(limit, Mapping) and is_plain and not with_steps:
-        # `fill` needs fewer passes if the schema fixes parts of the text.
-        return fill_run(
-            session, prompt, limit, method="fill", with_steps=False, max_tokens=request.max_tokens
-        )
     return text_run(
         session,
         prompt,
         method="generate",
         with_steps=with_steps,
-        reasoning=reasoning,
+        reasoning=think or reasoning,
         sampling=sampling,
         logprobs=request.logprobs,
-        shape=limit,
+        schema=limit,
         **common,
     )
 
@@ -299,8 +347,12 @@ def _samples_labels(sampling: Sampling | None) -> bool:
     raise HTTPError(400, message, "invalid_value", "temperature")
 
 
-async def _answer(context: RequestContext, request: AnswerRequest, result: Any) -> Answer:
-    """Return the answer for a result of the model; raise an HTTPError if it breaks its limit."""
+async def _answer(
+    context: RequestContext, result: Any, thought: FinishedReasoning | None
+) -> Answer:
+    """Return the answer for a result of the model, after the reasoning `thought` if any."""
+    n_thoughts = 0 if thought is None else thought.n_generated
+    reasoning = None if thought is None else thought.text or None
     if isinstance(result, ToolCalls):
         return Answer(
             "",
@@ -311,56 +363,66 @@ async def _answer(context: RequestContext, request: AnswerRequest, result: Any) 
             calls=tuple(result),
             is_calls=True,
             probabilities=result[0].probabilities if result else None,
+            reasoning=reasoning,
+            reasoning_tokens=n_thoughts,
         )
-    n_tokens, stats = len(result.tokens), result.stats
-    n_reused = stats.prompt_tokens_reused if stats else 0
-    if isinstance(result, ChoiceResult | FillResult):
-        n_prompt = stats.prompt_tokens if stats else 0
+    stats = result.stats
+    n_prompt, n_reused = (stats.prompt_tokens, stats.prompt_tokens_reused) if stats else (0, 0)
+    if not isinstance(result, ChoiceResult):
+        n_prompt = result.prompt_tokens
+    if isinstance(result, TextAnswer):  # beside tools
+        n_reused = result.cached_tokens
+    if thought is not None:
+        n_prompt, n_reused = thought.n_prompt, thought.n_cached
+    n_tokens = n_thoughts + len(result.tokens)
+    if isinstance(result, ChoiceResult):
         answer = Answer(result.text, "stop", n_prompt, n_reused, n_tokens)
-        if isinstance(result, FillResult):
-            return answer
-        name = request.length_field
+        answer = replace(answer, probabilities=dict(result.probabilities or {}))
+    else:
+        answer = Answer(
+            result.text,
+            "stop" if result.finish_reason in ("end", "stop") else "length",
+            n_prompt,
+            n_reused,
+            n_tokens,
+            logprobs=result.logprobs,
+            probabilities=result.probabilities if isinstance(result, TextAnswer) else None,
+            is_context_full=result.finish_reason == "context_full",
+        )
+        if thought is None and result.reasoning:
+            reasoning, session = result.reasoning, context.model.session
+            n_thoughts = len(await session.helpers.run(session.tokenize, reasoning))
+    return replace(answer, reasoning=reasoning, reasoning_tokens=n_thoughts)
+
+
+async def _check_answer(
+    context: RequestContext, request: AnswerRequest, result: Any, answer: Answer
+) -> None:
+    """Raise an HTTPError if an answer breaks its limit."""
+    if isinstance(result, ChoiceResult):
+        n_tokens, name = len(result.tokens), request.length_field
         if 0 < request.max_tokens < n_tokens:
             message = f"the choice has {n_tokens} tokens, more than {name}"
-            raise HTTPError(422, message, "incomplete_answer", name)
-        return replace(answer, probabilities=dict(result.probabilities or {}))
-    session = context.model.session
-    if request.limit is not None:
-        await session.helpers.run(_check_whole, context, request, result)
-    reasoning = result.reasoning or None
-    answer = Answer(
-        result.text,
-        "stop" if result.finish_reason in ("end", "stop") else "length",
-        result.prompt_tokens,
-        n_reused,
-        n_tokens,
-        logprobs=result.logprobs,
-        reasoning=reasoning,
-        is_context_full=result.finish_reason == "context_full",
-    )
-    if isinstance(result, TextAnswer):  # beside tools
-        probabilities, n_cached = result.probabilities, result.cached_tokens
-        return replace(answer, probabilities=probabilities, cached_tokens=n_cached)
-    if reasoning is None:
-        return answer
-    thoughts = await session.helpers.run(session.tokenize, reasoning)
-    return replace(answer, reasoning_tokens=len(thoughts))
+            raise _failed(request, answer, message, "incomplete_answer", name)
+    elif request.limit is not None and isinstance(result, GenerationResult):
+        if result.finish_reason != "end":
+            raise _incomplete(context, request, result.finish_reason, answer)
+        if isinstance(request.limit, Mapping):
+            check = partial(_check_value, request, answer)
+            await context.model.session.helpers.run(check)
 
 
-def _check_whole(context: RequestContext, request: AnswerRequest, result: GenerationResult) -> None:
-    """Raise unless an answer with a limit is complete and valid."""
-    if result.finish_reason != "end":
-        raise _incomplete(context, request, result.finish_reason, len(result.tokens))
-    if isinstance(request.limit, Mapping):
-        try:
-            shape_of(request.limit).value(result.text)
-        except ValueError as error:
-            message = f"the answer is not valid: {error}: {short_repr(result.text)}"
-            raise HTTPError(422, message, "invalid_answer") from None
+def _check_value(request: AnswerRequest, answer: Answer) -> None:
+    """Raise an HTTPError if a complete answer is not valid for its schema."""
+    try:
+        shape_of(request.limit).value(answer.text)
+    except ValueError as error:
+        message = f"the answer is not valid: {error}: {short_repr(answer.text)}"
+        raise _failed(request, answer, message, "invalid_answer") from None
 
 
 def _incomplete(
-    context: RequestContext, request: AnswerRequest, reason: str, n_tokens: int
+    context: RequestContext, request: AnswerRequest, reason: str, answer: Answer
 ) -> HTTPError:
     """Return the error for an answer with a limit that ended early, for a finish reason."""
     what, name = "the full context", context.input_name
@@ -368,22 +430,35 @@ def _incomplete(
         what, name = "a stop string", "stop"
     elif reason == "length":
         what = name = request.length_field
+    n_tokens = answer.generated_tokens - answer.reasoning_tokens
     message = f"the answer was ended by {what} after {n_tokens} tokens, before it was complete"
-    return HTTPError(422, message, "incomplete_answer", name)
+    return _failed(request, answer, message, "incomplete_answer", name)
+
+
+def _failed(
+    request: AnswerRequest, answer: Answer, message: str, code: str, name: str | None = None
+) -> HTTPError:
+    """Return the error for an answer that breaks its limit, with its text and its usage."""
+    if request.sampling is None or not request.sampling.temperature:
+        message += "; at temperature 0, the same request usually gives the same answer"
+    elif request.sampling.seed is not None:
+        message += "; with the same seed, the same request usually gives the same answer"
+    details = {"partial_text": answer.text, "usage": usage_of([answer], 1)}
+    return HTTPError(422, message, code, name, details=details)
 
 
 # ---- Several answers ----------------------------------------------------------------------------
 
 
 async def _one_each(
-    answers: Sequence[AsyncGenerator[Step, None]],
+    answers: Sequence[AsyncGenerator[Step, None]], part: PartPlace
 ) -> AsyncGenerator[tuple[int, Step], None]:
     """Write several answers at the same time; yield each step with the index of its answer."""
     queue: asyncio.Queue[tuple[int, Step | Exception | None]] = asyncio.Queue()
 
     async def pump(index: int, answer: AsyncGenerator[Step, None]) -> None:
         try:
-            async with aclosing(answer) as steps:
+            async with part(), aclosing(answer) as steps:
                 async for step in steps:
                     queue.put_nowait((index, step))
             queue.put_nowait((index, None))
@@ -409,19 +484,14 @@ async def all_answers(context: RequestContext, request: AnswerRequest) -> list[A
     """Return all complete answers, which are written at the same time."""
 
     async def whole(steps: AsyncGenerator[Step, None]) -> Any:
-        async with aclosing(steps):
+        async with part(), aclosing(steps):
             async for step in steps:
                 last = step
         return last
 
     answers = await started(context, request, with_steps=False)
-    writing = [asyncio.ensure_future(whole(steps)) for steps in answers]
-    try:
-        found: list[Answer] = await asyncio.gather(*writing)
-    except BaseException:
-        await cancelled(*writing)
-        raise
-    return found
+    async with context.place.in_parts(len(answers)) as part:
+        return await all_of(map(whole, answers))
 
 
 async def chunks(
@@ -441,7 +511,10 @@ async def chunks(
 
     async def written() -> AsyncGenerator[dict[str, Any], None]:
         whole: dict[int, Answer] = {}
-        async with aclosing(_one_each(answers)) as steps:
+        async with (
+            context.place.in_parts(len(answers)) as part,
+            aclosing(_one_each(answers, part)) as steps,
+        ):
             async for index, step in steps:
                 if isinstance(step, Answer):
                     whole[index] = step

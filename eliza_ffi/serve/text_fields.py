@@ -18,10 +18,10 @@ from .request_body import Body, NoEffect, StringOrArray
 Limit: TypeAlias = tuple[str, ...] | Mapping[str, Any] | Regex | Gbnf
 """A limit on the answer: labels, a JSON schema, a regular expression, or a grammar in GBNF."""
 
-MOST_ANSWERS = 16  # the maximum of `n`
+MAX_ANSWERS = 16  # the maximum of `n`
 MAX_BIAS = 1e6  # as in Sampling
 MAX_DIGITS = 9  # of a token id
-MOST_STOPS = 16
+MAX_STOPS = 16
 
 JsonSchema: TypeAlias = Annotated[dict[str, Any], Field(min_length=1)]
 """A JSON Schema; the empty schema, which allows everything, is rejected."""
@@ -109,8 +109,8 @@ class TextFields(Body):
         None,
         ge=0,
         le=2,
-        description="0 = the most probable token; default: 1 for text, 0 for an answer with a "
-        "limit or tools",
+        description="0 = the most probable token; default: 1 for text, unless the server has "
+        "another default, and 0 for an answer with a limit or tools",
     )
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1, description="0 or -1 = off")
@@ -124,7 +124,9 @@ class TextFields(Body):
         le=10,
         description="vLLM's name of repeat_penalty; if both are given, this one is used",
     )
-    seed: int | None = Field(None, ge=0, le=MAX_SEED)
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = Field(
+        None, description="-1 = none; the model uses the remainder of division by 2**32 - 1"
+    )
     logit_bias: dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]] | None = None
 
     # Limits on the answer, in the forms of vLLM and llama-server; at most one.
@@ -146,17 +148,17 @@ class TextFields(Body):
     prompt_cache_retention: NoEffect
     safety_identifier: NoEffect
 
-    def sampling(self, default_temperature: float) -> Sampling | None:
-        """Return the settings, None if every token is the most probable one.
-
-        The default temperature depends on the kind of answer.
-        """
-        settings = self.model_dump(include=SAMPLING_FIELDS, exclude_none=True)
-        settings.setdefault("temperature", default_temperature)
+    def sampling(self, defaults: Mapping[str, Any]) -> Sampling | None:
+        """Return the settings, None if every token is the most probable one."""
+        settings = {**defaults, **self.model_dump(include=SAMPLING_FIELDS, exclude_none=True)}
         if self.top_k is not None:
             settings["top_k"] = max(self.top_k, 0)
         if self.repetition_penalty is not None:
             settings["repeat_penalty"] = self.repetition_penalty
+        if self.seed is not None:
+            del settings["seed"]
+            if self.seed != -1:  # as in llama-server and vLLM
+                settings["seed"] = self.seed % (MAX_SEED + 1)
         if self.logit_bias:
             settings["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
         is_greedy = all(
@@ -196,10 +198,10 @@ class CompletionFields(TextFields):
     """The fields of ``/v1/chat/completions`` and ``/v1/completions``."""
 
     stream_options: StreamOptions | None = None
-    n: int | None = Field(None, ge=1, le=MOST_ANSWERS)
-    stop: (
-        StringOrArray[NonEmpty, Annotated[list[NonEmpty], Field(max_length=MOST_STOPS)]] | None
-    ) = None
+    n: int | None = Field(None, ge=1, le=MAX_ANSWERS)
+    stop: StringOrArray[NonEmpty, Annotated[list[NonEmpty], Field(max_length=MAX_STOPS)]] | None = (
+        None
+    )
     metadata: NoEffect
     cache_prompt: NoEffect
 

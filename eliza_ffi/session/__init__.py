@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from .options import CacheOptions, Speculation
-from .results import GenerationResult, TokenLogprob
+from .results import GenerationResult, RerankResult, TokenLogprob
 from .text_stream import AsyncTextStream, TextStream
 from .tool_calls import TextAnswer, ToolCall, ToolCalls
 
@@ -18,6 +18,7 @@ __all__ = [
     "AsyncTextStream",
     "CacheOptions",
     "GenerationResult",
+    "RerankResult",
     "Speculation",
     "TextAnswer",
     "TextStream",

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_origin
 
 from ..checks import check_callback, check_flag, check_ordered
 from ..choices.label_set import LabelSet, as_label_set
@@ -39,7 +39,10 @@ def labels_for(prompts: Iterable[Item], labels: Any) -> Iterable[tuple[Item, Any
     `labels` is one label set for all prompts, in any form that ``choose`` takes, or an iterable
     with one label set per prompt.
     """
-    if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
+    is_one_set = (
+        isinstance(labels, str | type | Mapping | LabelSet) or get_origin(labels) is Literal
+    )
+    if is_one_set or not isinstance(labels, Iterable):  # a Literal is iterable
         one_set = as_label_set(labels)
     else:
         sets = iter(check_ordered("labels", labels, "labels, or one label set for each prompt"))
@@ -94,7 +97,7 @@ def run_many(
     that thread. `total` is the number of items, None if it is unknown.
     """
     check_callback("progress", progress)
-    results, running = _Results(on_error), _Running(start)
+    results, running = _Results(on_error), Running(start)
     with closing(_ended(items, running.run, running.cancel, at_once)) as ended:
         for i, future in ended:
             results.take(i, future)
@@ -219,7 +222,7 @@ class _Results:
         return [self._of_item[i] for i in range(len(self._of_item))]
 
 
-class _Running:
+class Running:
     """The running tasks. After they are cancelled, no further task begins."""
 
     def __init__(self, start: Callable[[Any], Task[Any]]) -> None:

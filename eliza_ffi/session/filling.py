@@ -17,9 +17,7 @@ from ..errors import (
     FillError,
     GenerationCancelledError,
     InvalidArgumentError,
-    NotSupportedError,
 )
-from ..library.binding import CffiBinding
 from ..library.protocol import SpanResult, StreamStats
 from ..structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from ..structured.placed_span import Filled, PlacedSpan, Script
@@ -27,17 +25,10 @@ from .requests import FillRequest
 from .run import Run
 
 
-def check_fills(binding: CffiBinding) -> None:
-    """Raise NotSupportedError if the library cannot fill skeletons."""
-    if not binding.supports("fill"):
-        raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
-
-
 class Filling:
     """The filling of a skeleton for a request; `run` is the run that it is a part of."""
 
     def __init__(self, run: Run[Any], args: FillRequest) -> None:
-        check_fills(run.binding)
         self._run, self._binding = run, run.binding
         self.args = args
         self._answer = AnswerWriter()

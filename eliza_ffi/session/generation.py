@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from ..chat.held_text import n_held
 from ..choices.token_tree import TokenTreePayload
-from ..errors import ContextFullError, NotSupportedError, TokenTrieError
-from ..library.binding import CffiBinding
+from ..errors import ContextFullError, TokenTrieError
 from ..library.protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,
@@ -34,20 +33,13 @@ from .run import Run
 logger = logging.getLogger("eliza_ffi")
 
 
-def check_request(binding: CffiBinding, request: GenerationRequest) -> None:
-    """Raise NotSupportedError if the library does not support the request's token masks."""
-    if request.masks is not None and not binding.supports("set_forced_tokens"):
-        raise NotSupportedError(
-            "this library does not support token masks: it has no set_forced_tokens"
-        )
-
-
 class Generation:
     """The generation of text for the request `args`; `run` is the run that it is a part of.
 
     `warn` is called at most once, with a reason, if the library has no tries to constrain the
     labels. `at_once` says whether a step may have many tokens, so that the whole text needs few
-    calls of the library. Successive steps may be pulled from different threads.
+    calls of the library. The token `last` ends the text, even if the model would continue; it needs
+    `at_once` to be False. Successive steps may be pulled from different threads.
     """
 
     def __init__(
@@ -57,6 +49,7 @@ class Generation:
         warn: Callable[[str], None] = logger.warning,
         *,
         at_once: bool = False,
+        last: int | None = None,
     ) -> None:
         self._run, self._binding = run, run.binding
         masks = args.masks
@@ -65,6 +58,7 @@ class Generation:
         self._warn = warn
         supports = run.binding.supports
         self._at_once = at_once and supports("next_many") and supports("set_stops")
+        self._last = last
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._drafted = 0
@@ -72,6 +66,7 @@ class Generation:
         self._stop = StopTexts(args.stop) if args.stop else None
         self._reader = None if args.reasoning is None else args.reasoning.reader()
         self._logprobs: list[NDArray[np.void]] = []
+        self._n_logprobs = 0
         self._done = False
         self._is_stopped = False
         self._context_full = False
@@ -181,6 +176,8 @@ class Generation:
 
     def _count(self, step: StreamStep) -> StreamStep:
         """Add a step to the result, and return the step without reasoning and stop strings."""
+        if self._last in step.tokens:
+            step = replace(step, done=True)
         if self._reader is not None:
             step = self._divided(step)
         if self._stop is not None:
@@ -205,12 +202,13 @@ class Generation:
 
     def _take_logprobs(self, stream: Any, step: StreamStep, n_top: int) -> NDArray[np.void]:
         """Return the log-probabilities of the tokens since the last call."""
-        n_new = len(self._tokens) - sum(map(len, self._logprobs))
+        n_new = len(self._tokens) - self._n_logprobs
         if isinstance(step, ChoiceStep):
             found = self._logprobs_of_choice(stream, step, n_top)
         else:
             found = self._binding.take_logprobs(stream, n_new, n_top)
         self._logprobs.append(found)
+        self._n_logprobs += len(found)
         return found
 
     def _logprobs_of_choice(self, stream: Any, step: ChoiceStep, n_top: int) -> NDArray[np.void]:

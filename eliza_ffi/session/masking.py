@@ -46,7 +46,8 @@ class MaskedSteps:
     """The steps of a request whose tokens are all restricted by `masks`.
 
     If the masks have a plan, its choices take the most probable label. All other tokens are chosen
-    one by one among the tokens that the masks allow.
+    one by one among the tokens that the masks allow. With `logit_bias`, which the library does not
+    apply to labels, that includes the tokens of choices.
     """
 
     def __init__(self, run: Run[Any], args: GenerationRequest, masks: Masks) -> None:
@@ -55,6 +56,7 @@ class MaskedSteps:
         self._masks = masks
         given = args.sampling or args
         self._sampling = {n: getattr(given, n) for n in ("temperature", "top_k", "top_p")}
+        self._has_bias = args.sampling is not None and bool(args.sampling.logit_bias)
         self._max_tokens = args.max_tokens
         self._heal_prompt = args.heal_prompt
         self._plan: PlanReader | None = None
@@ -64,8 +66,10 @@ class MaskedSteps:
             self._texts = masks.vocabulary.texts
         if args.heal_prompt and (self._plan is None or self._plan.choice is None):
             raise InvalidArgumentError(
-                "heal_prompt=True needs a shape whose answers begin with a choice, such as an enum"
+                "heal_prompt=True needs a schema whose answers begin with a choice, such as an enum"
             )
+        if args.heal_prompt and self._has_bias:
+            raise InvalidArgumentError("heal_prompt=True cannot be combined with logit_bias")
         self._source: MaskSource | None = None
         self._unread: list[int] = []  # tokens that the mask source has not read
         self._follows_label = False
@@ -100,22 +104,63 @@ class MaskedSteps:
         """Return the steps of the next choice, or of the tokens that one mask decides."""
         plan = self._plan
         if plan is not None and plan.is_at_end:
+            if not self._allows(plan.fixed.decode()):
+                return self._without_plan(plan, stream, computer)
             return (self._cut(self._rest(stream, plan)),)
         if self._max_tokens and self._n_tokens >= self._max_tokens:
             return (self._cut(StreamStep((), "", True)),)
-        if plan is not None and (plan.is_at_choice or self._held is not None):
-            step = self._chosen(stream, plan)
+        if plan is not None and self._chooses(plan.is_at_choice or self._held is not None):
+            allowed = self._allowed_labels(plan)
+            if not allowed:
+                return self._without_plan(plan, stream, computer)
+            step = self._chosen(stream, plan, allowed)
             cut = self._cut(step)
             if cut is not step:
                 self.choices.popitem()
             return (cut,)
         if plan is not None and self._follows_label and plan.fixed:
+            if not self._allows(plan.fixed.decode()):
+                return self._without_plan(plan, stream, computer)
             return (self._cut(self._after_label(stream, plan)),)
         return self._masked(stream, computer)
 
     # ---- choices -----------------------------------------------------------------------------
 
-    def _chosen(self, stream: Any, plan: PlanReader) -> ChoiceStep:
+    def _chooses(self, is_at_choice: bool) -> bool:
+        """Return whether the plan's choice decides the next tokens."""
+        return is_at_choice and not self._has_bias
+
+    def _allowed_labels(self, plan: PlanReader) -> list[int]:
+        """Return the indices of the labels that the masks allow.
+
+        The plan knows less than the masks. For example, it offers a field whose schema is
+        impossible for a reason that only llguidance finds.
+        """
+        assert plan.choice is not None
+        begun = plan.fixed.decode()
+        if self._held is not None:
+            last = self._texts[self._held.tokens[-1]]
+            begun = last[: -len(plan.beyond)].decode() + begun
+        labels = enumerate(plan.choice.labels)
+        return [i for i, label in labels if self._allows(begun + label.certain)]
+
+    def _allows(self, text: str) -> bool:
+        source = self._current_source()
+        assert isinstance(source, GuidanceSource)  # only they have a plan
+        return source.allows(text)
+
+    def _without_plan(
+        self, plan: PlanReader, stream: Any, computer: _MaskComputer
+    ) -> Iterable[StreamStep]:
+        """Leave the rest of the answer to the masks."""
+        plan.give_up()
+        held, self._held = self._held, None
+        if held is None:
+            return self._masked(stream, computer)
+        self._unread.append(held.tokens[-1])
+        return (held,)
+
+    def _chosen(self, stream: Any, plan: PlanReader, allowed: Sequence[int]) -> ChoiceStep:
         choice, fixed = plan.choice, plan.fixed.decode()
         assert choice is not None
         held, self._held = self._held, None
@@ -131,16 +176,20 @@ class MaskedSteps:
             stream,
             {
                 "before": fixed,
-                "choices": list(map(attrgetter("scored"), choice.labels)),
+                "choices": [choice.labels[i].scored for i in allowed],
                 "best": True,
                 **({"heal": True} if is_first else {"take_back": len(beyond)}),
                 **self._sampling,
             },
         )
-        label = choice.labels[result.choice]
-        plan.choose(result.choice)
+        label = choice.labels[allowed[result.choice]]
+        plan.choose(allowed[result.choice])
         tokens = result.answer_tokens[self._n_tokens + len(earlier) :]
-        self._unread += tokens
+        if is_first:  # a healed first token also spells the end of the prompt
+            assert isinstance(self._masks, GuidanceMasks)
+            self._unread += self._masks.tokens_of(text + label.scored)
+        else:
+            self._unread += tokens
         self._follows_label = True
         self.choices[choice.path] = FilledSpan(
             index=len(self.choices),
@@ -214,10 +263,7 @@ class MaskedSteps:
             forced = self._before_choice(forced)
             self._binding.set_forced_tokens(stream, forced)
         else:
-            mask = computer.mask(source)
-            if plan is not None and plan.used:
-                mask = self._without_repeats(mask, plan.repeats)
-            self._binding.set_token_mask(stream, mask)
+            self._binding.set_token_mask(stream, computer.mask(source))
         n_left = len(forced) or 1
         while True:
             step = self._binding.next(stream)
@@ -225,9 +271,9 @@ class MaskedSteps:
             if plan is not None and not forced:
                 for token in step.tokens:
                     plan.push(self._texts[token])
-                    if plan.choice is not None or plan.is_over:
+                    if self._chooses(plan.choice is not None) or plan.is_over:
                         break
-            is_at_choice = plan is not None and plan.choice is not None
+            is_at_choice = plan is not None and self._chooses(plan.choice is not None)
             if is_at_choice and n_left <= 0 and not step.done and self._crosses(step):
                 self._held = step
             for token in step.tokens if self._held is None else step.tokens[:-1]:
@@ -239,17 +285,6 @@ class MaskedSteps:
             if step.done or n_left <= 0:
                 return
             self._check()
-
-    def _without_repeats(
-        self, mask: NDArray[np.uint32], repeats: Sequence[bytes]
-    ) -> NDArray[np.uint32]:
-        """Return a mask without the tokens that give an object a field for the second time."""
-        assert isinstance(self._masks, GuidanceMasks)  # only they have a plan
-        others = mask.copy()
-        for text in repeats:
-            for token in self._masks.vocabulary.starting_with(text):
-                others[token // 32] &= ~np.uint32(1 << token % 32)
-        return others if others.any() else mask
 
     def _current_source(self) -> MaskSource:
         """Return the mask source after it has read all tokens."""
@@ -270,7 +305,7 @@ class MaskedSteps:
             return tokens
         for n, token in enumerate(tokens, 1):
             plan.push(self._texts[token])
-            if plan.choice is not None or plan.is_over:
+            if self._chooses(plan.choice is not None) or plan.is_over:
                 return tokens[:n]
         return tokens
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..checks import check_path, check_text, check_whole
-from ..hub import find_model
+from ..hub import check_exists, find_model
 from ..library.protocol import Tokens
 from ..sampling.params import Sampling
 
 if TYPE_CHECKING:
+    from ..choices.label_set import LabelSet
     from ..structured.sampler_plan import SpanSamplerPlan
+
+T = TypeVar("T")
 
 AnyPrompt: TypeAlias = "str | Prompt | Tokens | Messages"
 """A string, a `Prompt`, token ids, or the messages of a conversation."""
@@ -27,7 +30,10 @@ OnLimit = Literal["error", "close"]
 Strings: TypeAlias = "Sequence[str] | Iterator[str]"
 """Labels as strings. Not `Iterable[str]`, because an enum class is iterable, too."""
 
-MOST_DRAFTED = 256
+Labels: TypeAlias = "LabelSet[T] | type[T] | Sequence[T] | Iterator[T]"
+"""Labels with values of the type `T`."""
+
+MAX_DRAFTED = 256
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class Speculation:
     drafter: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        most = check_whole("max_tokens", self.max_tokens, 1, MOST_DRAFTED)
+        most = check_whole("max_tokens", self.max_tokens, 1, MAX_DRAFTED)
         object.__setattr__(self, "max_tokens", most)
         object.__setattr__(self, "min_tokens", check_whole("min_tokens", self.min_tokens, 1, most))
         if self.drafter is not None:
@@ -108,10 +114,13 @@ class Speculation:
 
     def settings(self) -> dict[str, Any]:
         """Return the fields of a :class:`~eliza_ffi.session.GenerationRequest`."""
+        drafter = None if self.drafter is None else find_model(self.drafter)
+        if drafter is not None:
+            check_exists(drafter)
         return {
             "draft_max": self.max_tokens,
             "draft_min": self.min_tokens,
-            "mtp_drafter_path": None if self.drafter is None else find_model(self.drafter),
+            "mtp_drafter_path": drafter,
         }
 
 
@@ -125,10 +134,11 @@ class StreamSettings(TypedDict, total=False):
     seed: int | None
     stop: str | Sequence[str] | None
     logprobs: int | None
-    shape: Any
+    schema: Any
     sampling: Sampling | None
     speculation: Speculation | None
     cache: CacheOptions | None
+    timeout: float | None
 
 
 class TextSettings(StreamSettings, total=False):
@@ -151,22 +161,29 @@ class ChoiceSettings(TypedDict, total=False):
     think: int
     cache: CacheOptions | None
     on_text: Callable[[str], Any] | None
+    timeout: float | None
 
 
-class RankSettings(TypedDict, total=False):
-    """Keyword arguments of :meth:`~eliza_ffi.Model.rank`."""
+class RankOptions(TypedDict, total=False):
+    """Keyword arguments of :meth:`~eliza_ffi.Model.rank` that do not change the result's type."""
 
-    k: int
     separator: str | None
-    level: int | None
     max_passes: int | None
     tokenization: Tokenization
     think: int
     cache: CacheOptions | None
+    timeout: float | None
+
+
+class RankSettings(RankOptions, total=False):
+    """Keyword arguments of :meth:`~eliza_ffi.Model.rank_many`."""
+
+    k: int
+    level: int | None
 
 
 class FillSettings(TypedDict, total=False):
-    """Keyword arguments of :meth:`~eliza_ffi.Model.fill`."""
+    """Keyword arguments of :meth:`~eliza_ffi.Model.fill_many`."""
 
     max_tokens: int
     on_limit: OnLimit
@@ -182,3 +199,10 @@ class FillSettings(TypedDict, total=False):
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None
     think: int
     cache: CacheOptions | None
+    timeout: float | None
+
+
+class FillOptions(FillSettings, total=False):
+    """Keyword arguments of :meth:`~eliza_ffi.Model.fill`."""
+
+    on_span: Callable[[Any], Any] | None

@@ -15,7 +15,7 @@ from ..checks import check_one_of, check_whole
 from ..choices.hierarchy import Groups
 from ..choices.label_set import ChoiceResult, LabelSet
 from ..choices.rank_result import RankLevel, RankResult
-from ..errors import ContextFullError, InvalidArgumentError, NotSupportedError, TokenTrieError
+from ..errors import ContextFullError, InvalidArgumentError, TokenTrieError
 from ..library.protocol import PreparedChoices, Ranking
 from .options import AnyPrompt, CacheOptions
 from .requests import (
@@ -60,12 +60,10 @@ def rank_request(
     cache: CacheOptions | None = None,
 ) -> RankRequest:
     """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`."""
-    if not session.binding.supports("rank"):
-        raise NotSupportedError("this library cannot rank labels: it has no llm_stream_rank")
-    check_whole("k", k, 1)
+    k = check_whole("k", k, 1)
     check_one_of("tokenization", tokenization, ("canonical", "any"))
     if max_passes is not None:
-        check_whole("max_passes", max_passes, 0)
+        max_passes = check_whole("max_passes", max_passes, 0)
     if level is not None and separator is None:
         raise InvalidArgumentError(
             'level needs separator, the text between the parts of a label, such as " > "'

@@ -13,7 +13,7 @@ from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
 from ..structured.fill_result import PartialField, StructuredResult
 from ..structured.json_reader import JsonReader, copied
-from ..structured.partial_json import Growing
+from ..structured.partial_json import PartialAnswer
 from ..structured.shape import Shape
 from .results import RunResult
 
@@ -36,7 +36,7 @@ class Reading(Generic[T]):
         self._begin = time.perf_counter()
         reads = check_flag("tells_fields", tells_fields)
         self._json = JsonReader() if reads and shape.json_of is not None else None
-        self._growing = Growing(shape.json_of)
+        self._growing = PartialAnswer(shape.json_of)
         self._n_read = 0
 
     def take(self, step: StreamStep | RunResult) -> Iterator[PartialField | StructuredResult[T]]:
@@ -88,7 +88,7 @@ class Reading(Generic[T]):
                 return replace(filled, tokens=tokens, text=text, complete=True, is_closed=True)
         if not filled.complete:
             length = f"the answer has not ended after {len(result.tokens)} tokens"
-            steps = "raise max_tokens, limit the strings and lists of the shape"
+            steps = "raise max_tokens, limit the strings and lists of the schema"
             if self._shape.close is None:
                 text = f'{length}: {steps}, or pass on_limit="close"'
             else:

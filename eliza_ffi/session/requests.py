@@ -37,7 +37,7 @@ from ..checks import (
 )
 from ..choices.label_set import LabelSet
 from ..choices.token_tree import TokenTreePayload
-from ..errors import InvalidArgumentError, NotSupportedError
+from ..errors import InvalidArgumentError, ModelNotFoundError, NotSupportedError
 from ..library.abi import PREFIX
 from ..library.cffi_values import CONFIG_CHECKS, token_array
 from ..library.protocol import (
@@ -52,14 +52,14 @@ from ..library.protocol import (
 from ..sampling.params import MAX_SEED, Sampling
 from ..structured.masks import Masks
 from ..structured.placed_span import Script
-from ..structured.sampler_plan import SpanSampling
+from ..structured.sampler_plan import SpanSamplerPlan, SpanSampling
 from ..structured.shape import Gbnf, Shape, is_shape, shape_of
-from ..structured.skeleton import Skeleton, SpanSamplerPlan
+from ..structured.skeleton import Skeleton
 from .options import (
     AnyPrompt,
     CacheOptions,
     ChoiceSettings,
-    FillSettings,
+    FillOptions,
     OnLimit,
     Speculation,
     StreamSettings,
@@ -69,7 +69,7 @@ from .options import (
 if TYPE_CHECKING:
     from .session import Session
 
-MOST_LOGPROBS = 1024
+MAX_LOGPROBS = 1024
 
 NONE = type(None)
 
@@ -119,7 +119,7 @@ REQUEST_FIELDS: FieldChecks = {
         NONE,
         partial(check_kind, kind=WrittenReasoning, expected="a WrittenReasoning or None"),
     ),
-    "logprobs": (NONE, partial(check_whole, least=0, most=MOST_LOGPROBS)),
+    "logprobs": (NONE, partial(check_whole, least=0, most=MAX_LOGPROBS)),
     "on_refused_choices": (NONE, partial(check_one_of, allowed=("raise", "grammar"))),
     "on_text": (NONE, check_callable),
 }
@@ -222,8 +222,8 @@ class FillRequest:
         if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
             raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
         check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
-        check_flag("logprobs", self.logprobs)
-        check_flag("heal_prompt", self.heal_prompt)
+        for name in ("logprobs", "heal_prompt"):
+            object.__setattr__(self, name, check_flag(name, getattr(self, name)))
         object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
         if self.sampler_plan is not None:
             check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
@@ -254,17 +254,15 @@ def check_keywords(
     for name in given:
         if name not in known:
             hint = did_you_mean(name, known | own)
-            if "shape" in own and name in SHAPE_WORDS:
-                hint = "pass it as the second argument, shape"
             raise TypeError(f"{method}() has no keyword {name!r}" + (f"; {hint}" if hint else ""))
 
 
-def check_prompts(prompts: Any, one: str, name: str = "prompts") -> None:
+def check_prompts(prompts: Any, one: str, name: str = "prompts") -> Iterable[Any]:
     """Check that prompts are a list or another iterable, and not a single string.
 
     `one` is the method for one prompt, for the message.
     """
-    check_several(name, prompts, f"a list of {name}", f"for one {name[:-1]} use {one}()")
+    return check_several(name, prompts, f"a list of {name}", f"for one {name[:-1]} use {one}()")
 
 
 def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str | None:
@@ -279,6 +277,8 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
             raise InvalidArgumentError(
                 f"every item of lora must be a pair of a file and a scale, got {adapter!r}"
             ) from None
+        if not os.path.lexists(path):
+            raise ModelNotFoundError(f"no such file: {path}; expected a LoRA adapter")
         if not math.isfinite(scale):
             raise InvalidArgumentError(
                 f"the scale of LoRA adapter {path!r} must be a finite number, got {scale}"
@@ -287,16 +287,17 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
     return json.dumps(listed) if listed else None
 
 
-def prompt_tokens(session: Session, prompt: AnyPrompt, **variables: Any) -> Tokens:
+def prompt_tokens(session: Session, prompt: AnyPrompt, *, close_reasoning: bool = False) -> Tokens:
     """Return the tokens of a prompt of any kind. A prompt must have at least one token.
 
-    `variables` are variables of the chat template, for a conversation.
+    `close_reasoning` is as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`, for a conversation.
     """
     tokens: Tokens
     if isinstance(prompt, str | Prompt):
         tokens = session.prompt_tokens(prompt)
     elif _is_conversation(prompt):
-        tokens = session.chat().tokens(cast(Messages, prompt), **variables)
+        conversation = cast(Messages, prompt)
+        tokens = session.chat().tokens(conversation, close_reasoning=close_reasoning)
     else:
         tokens = token_array(checked_tokens(prompt))
     if not len(tokens):
@@ -305,34 +306,34 @@ def prompt_tokens(session: Session, prompt: AnyPrompt, **variables: Any) -> Toke
 
 
 def continued_by(
-    session: Session, labels: LabelSet[Any], prompt: AnyPrompt, **variables: Any
+    session: Session, labels: LabelSet[Any], prompt: AnyPrompt
 ) -> tuple[PreparedChoices, AnyPrompt, str]:
     """Return the tokens of labels after a prompt, the prompt before them, and the labels' lead.
 
-    `variables` are variables of the chat template. With them, a conversation becomes tokens.
-
-    A label continues a prompt with the tokens that the whole text would have. Spaces at the end of
+    A conversation becomes tokens, and a label follows it without reasoning. A label continues a
+    prompt with the tokens that the whole text would have. Spaces at the end of
     the prompt therefore become the lead, a part of each label. A tokenizer that cannot write a
     space before one of the labels leaves them in the prompt, and so do prompts of tokens.
     """
-    shorter, lead = split_spaces(session, prompt, **variables)
+    shorter, lead = split_spaces(session, prompt)
     if lead:
         try:
             return session.choices.tokens_of(labels, lead), shorter, lead
         except InvalidArgumentError:
-            shorter = prompt_tokens(session, prompt, **variables)
+            shorter = prompt_tokens(session, prompt, close_reasoning=True)
     return session.choices.tokens_of(labels), shorter, ""
 
 
-def split_spaces(session: Session, prompt: AnyPrompt, **variables: Any) -> tuple[AnyPrompt, str]:
+def split_spaces(session: Session, prompt: AnyPrompt) -> tuple[AnyPrompt, str]:
     """Return a prompt without the spaces at its end, and these spaces.
 
-    A conversation becomes tokens, and the spaces are those at the end of the chat template.
+    A conversation becomes tokens without reasoning before the answer, and the spaces are those at
+    the end of the chat template.
     """
     if isinstance(prompt, str | Prompt):
         return split_trailing_spaces(prompt)
     if _is_conversation(prompt):
-        return session.chat().split(cast(Messages, prompt), **variables)
+        return session.chat().split(cast(Messages, prompt), close_reasoning=True)
     return prompt, ""
 
 
@@ -369,7 +370,7 @@ def generate_request(
     /,
     *,
     method: str = "generate",
-    shape: Any = None,
+    schema: Any = None,
     speculation: Speculation | None = None,
     stop: str | Sequence[str] | None = None,
     **given: Any,
@@ -384,49 +385,56 @@ def generate_request(
                 f"{library.path} has no speculative decoding: leave speculation out"
             )
         given.update(speculation.settings())
-    if isinstance(shape, Gbnf):
-        given["gbnf_grammar"] = shape.grammar
-    elif shape is not None:
-        with naming("shape"):
-            given["constraint"] = _masks_of(session, shape)
-    return _request(session, prompt, stop=_stop_texts(stop), **given)
+    if isinstance(schema, Gbnf):
+        given["gbnf_grammar"] = schema.grammar
+    elif schema is not None:
+        with naming("schema"):
+            given["constraint"] = _masks_of(session, schema)
+    is_constrained = schema is not None
+    return _request(session, prompt, is_constrained, stop=_stop_texts(stop), **given)
 
 
 def _request(
     session: Session,
     prompt: AnyPrompt,
+    is_constrained: bool,
     /,
     *,
     sampling: Sampling | None = None,
     cache: CacheOptions | None = None,
     **given: Any,
 ) -> GenerationRequest:
+    """Return a request. A constrained answer to a conversation follows without reasoning."""
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     if cache is not None:
         given.update(checked_cache(cache).settings())
     sampling = _all_sampling(sampling, given)
+    disable_thinking = sampling is not None and sampling.disable_thinking
+    closes = is_constrained or disable_thinking
     return GenerationRequest(
-        prompt_tokens=prompt_tokens(session, prompt),
+        prompt_tokens=prompt_tokens(session, prompt, close_reasoning=closes),
         n_gpu_layers=session.n_gpu_layers,
         sampling=sampling,
-        disable_thinking=sampling is not None and sampling.disable_thinking,
+        disable_thinking=disable_thinking,
         **given,
     )
 
 
-def _masks_of(session: Session, shape: Any) -> Masks:
-    if hasattr(shape, "start") and hasattr(shape, "n_words") and not isinstance(shape, type):
-        masks: Masks = shape
+def _masks_of(session: Session, schema: Any) -> Masks:
+    if hasattr(schema, "start") and hasattr(schema, "n_words") and not isinstance(schema, type):
+        masks: Masks = schema
         return masks
-    if not is_shape(shape):
-        is_skeleton = hasattr(shape, "script") or (isinstance(shape, Mapping) and "spans" in shape)
+    if not is_shape(schema):
+        is_skeleton = hasattr(schema, "script") or (
+            isinstance(schema, Mapping) and "spans" in schema
+        )
         hint = "for a skeleton use fill()" if is_skeleton else ""
-        raise wrong("shape", SHAPE, shape, hint)
-    return shape_of(shape).masks(session.guidance())
+        raise wrong("schema", SCHEMAS, schema, hint)
+    return shape_of(schema).masks(session.guidance())
 
 
-SHAPE = "a JSON Schema as a mapping, a class, a Regex, a Lark, a Gbnf or masks"
-"""The kinds of shapes for generated text, for error messages."""
+SCHEMAS = "a JSON Schema as a mapping, a class, a Regex, a Lark, a Gbnf or masks"
+"""The kinds of schemas for generated text, for error messages."""
 
 
 def _stop_texts(stop: Any) -> tuple[str, ...]:
@@ -455,8 +463,8 @@ def choice_request(
     if mode is not None:
         check_one_of("mode", mode, MODES)
     check_one_of("tokenization", tokenization, ("canonical", "any"))
-    check_flag("probabilities", probabilities)
-    check_flag("heal_prompt", heal_prompt)
+    probabilities = check_flag("probabilities", probabilities)
+    heal_prompt = check_flag("heal_prompt", heal_prompt)
     trie_modes = session.binding.trie_modes
     if not trie_modes & STOP_AT_LEAF:
         raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
@@ -464,7 +472,7 @@ def choice_request(
     if heal_prompt and tokenization != "any":
         raise InvalidArgumentError('heal_prompt=True needs tokenization="any"')
     if more.get("sampling") is None:
-        check_number("temperature", temperature, 0)
+        temperature = check_number("temperature", temperature, 0)
         if mode != "sample" and temperature not in (0, 1):
             raise InvalidArgumentError(
                 f'temperature={temperature} needs mode="sample", because other modes do not sample'
@@ -489,6 +497,7 @@ def choice_request(
     return _request(
         session,
         prompt,
+        True,
         constraint=constraint,
         lead=lead,
         choice_mode=MODES[mode] | STOP_AT_LEAF,
@@ -520,18 +529,18 @@ def _mode_of_spellings(
     return mode
 
 
-MOST_TOKENS = 1024
+MAX_TOKENS = 1024
 """The default of `max_tokens` for structured answers."""
 
 
 def fill_request(
     session: Session,
     prompt: AnyPrompt,
-    shape: Any,
+    schema: Any,
     /,
     *,
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None = None,
-    max_tokens: int = MOST_TOKENS,
+    max_tokens: int = MAX_TOKENS,
     on_limit: OnLimit = "error",
     retries: int = 0,
     logprobs: bool = False,
@@ -541,10 +550,10 @@ def fill_request(
 ) -> FillRequest:
     """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a skeleton."""
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
-    if isinstance(shape, Mapping) and shape:
-        shape = Skeleton.from_dict(shape)
-    if not hasattr(shape, "script"):
-        raise wrong("shape", FILLABLE, shape, _hint_for_shape(shape))
+    if isinstance(schema, Mapping) and schema:
+        schema = Skeleton.from_dict(schema)
+    if not hasattr(schema, "script"):
+        raise wrong("schema", FILLABLE, schema, _hint_for_schema(schema))
     if sampler_plan is None:
         sampler_plan = SpanSamplerPlan()
     elif not isinstance(sampler_plan, SpanSamplerPlan):
@@ -554,8 +563,8 @@ def fill_request(
             f"retries must be 0 for a skeleton, whose answers are always valid, got {retries}"
         )
     return FillRequest(
-        skeleton=shape,
-        generation=_request(session, prompt, **more),
+        skeleton=schema,
+        generation=_request(session, prompt, True, **more),
         sampler_plan=sampler_plan,
         max_tokens=max_tokens,
         on_limit=on_limit,
@@ -566,7 +575,7 @@ def fill_request(
 
 @dataclass(frozen=True, eq=False)
 class ShapeRequest:
-    """A request for an answer of a shape."""
+    """A request for an answer that matches a schema."""
 
     shape: Shape[Any]
     generation: GenerationRequest
@@ -584,10 +593,10 @@ FILLABLE = (
 """The kinds of arguments that `fill` takes, for error messages."""
 
 
-def _hint_for_shape(given: Any) -> str:
+def _hint_for_schema(given: Any) -> str:
     """Return the next step for an argument that `fill` does not take, or an empty string."""
     if isinstance(given, Gbnf):
-        return "for a GBNF grammar use generate(prompt, shape=...)"
+        return "for a GBNF grammar use generate(prompt, schema=...)"
     if isinstance(given, list | tuple):
         return "for a list of labels use choose()"
     if isinstance(given, str) and given.lstrip().startswith("{"):
@@ -627,8 +636,8 @@ def shape_request(
     method: str = "fill",
     **more: Any,
 ) -> ShapeRequest:
-    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a shape."""
-    with naming("shape"):
+    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a schema."""
+    with naming("schema"):
         shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     check_one_of("on_limit", on_limit, ON_LIMIT)
@@ -637,15 +646,16 @@ def shape_request(
         raise InvalidArgumentError(
             "fill_stream has no retries, because it has already yielded the fields: use fill"
         )
-    more.setdefault("max_tokens", MOST_TOKENS)
+    more.setdefault("max_tokens", MAX_TOKENS)
     for name in ("sampler_plan", "logprobs"):
         if more.pop(name, None) not in (None, False):
-            raise InvalidArgumentError(f"{name} is for skeletons only, and this shape is none")
-    with naming("shape"):
+            raise InvalidArgumentError(f"{name} is for skeletons only, and this schema is none")
+    with naming("schema"):
         masks = shape.masks(session.guidance())
     close = masks.close if on_limit == "close" else None
     shape = replace(shape, relaxed=masks.relaxed, close=close)
-    return ShapeRequest(shape, _request(session, prompt, constraint=masks, **more), retries)
+    generation = _request(session, prompt, True, constraint=masks, **more)
+    return ShapeRequest(shape, generation, retries)
 
 
 PLAIN_SAMPLING: Mapping[str, Any] = {
@@ -662,11 +672,8 @@ RANGES = {"temperature": (0, math.inf), "top_p": (0, 1), "min_p": (0, 1)}
 STREAM_KEYWORDS = frozenset((*StreamSettings.__annotations__, "max_tokens"))
 TEXT_KEYWORDS = STREAM_KEYWORDS.union(TextSettings.__annotations__)
 CHOICE_KEYWORDS = frozenset(ChoiceSettings.__annotations__)
-FILL_KEYWORDS = frozenset((*FillSettings.__annotations__, "on_span"))
-FILL_OWN = frozenset(("shape",))
-
-SHAPE_WORDS = ("skeleton", "schema", "regex", "lark")
-"""Keywords that users may try in place of `shape`."""
+FILL_KEYWORDS = frozenset(FillOptions.__annotations__)
+FILL_OWN = frozenset(("schema",))
 
 
 def _all_sampling(sampling: Sampling | None, given: dict[str, Any]) -> Sampling | None:
@@ -676,9 +683,9 @@ def _all_sampling(sampling: Sampling | None, given: dict[str, Any]) -> Sampling 
     """
     for name, (least, most) in RANGES.items():
         if name in given:
-            check_number(name, given[name], least, most)
+            given[name] = check_number(name, given[name], least, most)
     if "top_k" in given:
-        check_whole("top_k", given["top_k"])
+        given["top_k"] = check_whole("top_k", given["top_k"])
     min_p, seed = given.pop("min_p", 0), given.pop("seed", None)
     named = {"min_p": min_p} if min_p else {}
     if seed is not None:

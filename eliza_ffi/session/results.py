@@ -62,6 +62,27 @@ class RunResult:
 
 
 @dataclass(frozen=True)
+class RerankResult:
+    """A document and its relevance for a query.
+
+    Attributes
+    ----------
+    index : int
+        The document's index in the list of documents.
+    score : float
+        The relevance as the model computes it. The higher, the more relevant; most models have no
+        fixed range.
+    probability : float
+        The relevance as a number from 0 to 1: the sigmoid of `score`, or `score` itself if the
+        model ends in a softmax, like Qwen3-Reranker.
+    """
+
+    index: int
+    score: float
+    probability: float
+
+
+@dataclass(frozen=True)
 class TokenLogprob:
     """A generated token and its log-probability.
 
@@ -259,9 +280,9 @@ def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: RunResult) -
     leaf, given = result.leaf, args.constraint
     if isinstance(given, TokenTreePayload):
         of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
-        return labels.place_of(of_tokens.get(result.tokens, ""))
+        return labels.index_of(of_tokens.get(result.tokens, ""))
     if leaf is None:  # the library rejected the labels, and a grammar constrained the text instead
-        return labels.place_of(result.text.removeprefix(args.lead))
+        return labels.index_of(result.text.removeprefix(args.lead))
     if isinstance(given, TextChoices):
-        return labels.place_of(leaf.name.removeprefix(args.lead))
+        return labels.index_of(leaf.name.removeprefix(args.lead))
     return int(leaf.name)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import short_repr
 from ..errors import ElizaError, GenerationCancelledError
 from ..library.binding import CffiBinding
-from ..library.protocol import PreparedChoices, StreamConfig, Tokens
+from ..library.protocol import PreparedChoices, StreamConfig, StreamStats, Tokens
 
 Step = TypeVar("Step")
 Result = TypeVar("Result")
@@ -77,6 +77,8 @@ class Run(Generic[Step]):
         self._lock = threading.Lock()
         self._stream: Any = None
         self._is_cancelled = False
+        self.unfinished: StreamStats | None = None
+        """The counters of a stream that ended early: by an error, a cancel or its caller."""
 
     def steps(self) -> Generator[Step, None, None]:
         """Run the request from its beginning, and return its steps."""
@@ -103,6 +105,11 @@ class Run(Generic[Step]):
             if prompt is not None:
                 self.call(partial(binding.prefill, stream, prompt), len(prompt))
             yield stream
+        except BaseException:
+            if binding.supports("stats"):
+                with suppress(ElizaError):
+                    self.unfinished = binding.stats(stream)
+            raise
         finally:
             self.end()
             binding.close(stream)

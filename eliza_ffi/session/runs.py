@@ -20,27 +20,27 @@ from numpy.typing import NDArray
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..chat.thinking import WrittenReasoning
-from ..checks import check_each, check_whole, wrong
+from ..checks import check_each, check_file, check_one_of, check_path, check_whole, wrong
 from ..choices.label_set import ChoiceResult, LabelSet, as_label_set
 from ..choices.rank_result import RankResult
 from ..errors import (
     ContextFullError,
     InvalidAnswerError,
     InvalidArgumentError,
-    NotSupportedError,
     TokenTrieError,
 )
+from ..library.abi import PREFIX
 from ..library.binding import EotScore
 from ..library.protocol import STOP_AT_LEAF, PreparedChoices, StreamConfig, StreamStep, Tokens
 from ..structured.fill_result import FilledSpan, FillResult, PartialField, StructuredResult
 from ..structured.shape import is_shape
-from .filling import Filling, check_fills
-from .generation import Generation, check_request
+from .filling import Filling
+from .generation import Generation
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import LabelSearch, RankRequest, rank_request
 from .reading import Reading
 from .requests import (
-    MOST_LOGPROBS,
+    MAX_LOGPROBS,
     FillRequest,
     GenerationRequest,
     ShapeRequest,
@@ -69,7 +69,7 @@ from .results import (
 )
 from .run import Run
 from .session import Session
-from .thinking import thinking_first
+from .thinking import Thinking, n_thinking_tokens, thinking_first
 from .tool_calls import (
     CallPiece,
     TextAnswer,
@@ -88,7 +88,7 @@ def text_run(
     *,
     method: str,
     with_steps: bool | None = None,
-    reasoning: WrittenReasoning | None = None,
+    reasoning: WrittenReasoning | Thinking | None = None,
     **settings: Any,
 ) -> Run[str | GenerationResult]:
     """Return the run that generates text; parameters as :meth:`~eliza_ffi.Model.generate`.
@@ -101,19 +101,24 @@ def text_run(
         Whether to yield the pieces of text before the result; None = only if the request has a
         callback for them.
     reasoning
-        How the model writes reasoning; None = do not separate it from the text.
+        How the model writes reasoning, or the settings of reasoning before the text; None = do not
+        separate reasoning from the text.
     """
+    session.check_generates()
     request = generate_request(session, prompt, method=method, **settings)
-    check_request(session.binding, request)
+    if request.masks is not None:
+        _need(session, "set_forced_tokens")
     is_read_slowly = False
-    if reasoning is not None:
+    if isinstance(reasoning, WrittenReasoning):
         request = replace(request, reasoning=reasoning)
         # A text of many tokens does not say where its control tokens are.
         is_read_slowly = bool(reasoning.control or request.stop)
     with_text = request.on_text is not None if with_steps is None else with_steps
     at_once = not with_text and not is_read_slowly
 
-    def steps(run: Run[Any]) -> Generator[str | GenerationResult, None, None]:
+    def steps(
+        run: Run[Any], request: GenerationRequest
+    ) -> Generator[str | GenerationResult, None, None]:
         generation = Generation(run, request, session.warn_once, at_once=at_once)
         waiting: list[TokenLogprob] = []
         with closing(generation.steps()) as steps:
@@ -125,7 +130,22 @@ def text_run(
                         waiting.extend(token_logprobs(session, step.logprobs))
                     yield from _pieces(step, waiting)
 
-    return Run(session, steps, slot_id=request.slot_id)
+    think = reasoning if isinstance(reasoning, Thinking) else 0
+    return thinking_first(session, request, think, steps, settings.get("sampling"))
+
+
+def _need(session: Session, name: str) -> None:
+    """Raise NotSupportedError, before the request waits, if the library lacks a function."""
+    session.binding.library.need(f"{PREFIX}llm_stream_{name}")
+
+
+def _open_prompt(session: Session, prompt: AnyPrompt, think: int | Thinking) -> AnyPrompt:
+    """Return the prompt of a constrained answer.
+
+    Requests end the reasoning that a conversation's chat template begins. If the model is to write
+    the reasoning, the prompt becomes tokens, which they do not change.
+    """
+    return prompt_tokens(session, prompt) if n_thinking_tokens(think) else prompt
 
 
 def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:
@@ -146,13 +166,13 @@ def choice_run(
     /,
     *,
     method: str,
-    think: int = 0,
+    think: int | Thinking = 0,
     **settings: Any,
 ) -> Run[str | ChoiceResult[Any]]:
     """Return the run that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
+    session.check_generates()
     label_set: LabelSet[Any] = as_label_set(labels)
-    if check_whole("think", think, 0):  # the label will not follow the prompt directly
-        prompt = prompt_tokens(session, prompt)
+    prompt = _open_prompt(session, prompt, think)
     request = choice_request(session, prompt, label_set, method=method, **settings)
     with_text = request.on_text is not None
 
@@ -217,13 +237,14 @@ def rank_run(
     /,
     *,
     method: str,
-    think: int = 0,
+    think: int | Thinking = 0,
     **settings: Any,
 ) -> Run[RankResult[Any]]:
     """Return the run that ranks labels; parameters as :meth:`~eliza_ffi.Model.rank`."""
+    session.check_generates()
+    _need(session, "rank")
     check_keywords(method, settings, set(RankSettings.__annotations__))
-    if check_whole("think", think, 0):
-        prompt = prompt_tokens(session, prompt)
+    prompt = _open_prompt(session, prompt, think)
     request = rank_request(session, prompt, as_label_set(labels), **settings)
 
     def steps(run: Run[Any], request: RankRequest) -> Generator[RankResult[Any], None, None]:
@@ -235,25 +256,27 @@ def rank_run(
 def fill_run(
     session: Session,
     prompt: AnyPrompt,
-    shape: Any,
+    schema: Any,
     /,
     *,
     method: str,
     with_steps: bool,
-    think: int = 0,
+    think: int | Thinking = 0,
     **settings: Any,
 ) -> Run[FilledSpan | PartialField | FillResult]:
     """Return the run that generates a structured answer, as :meth:`~eliza_ffi.Model.fill`.
 
     `with_steps` says whether to yield the spans or fields before the result.
     """
-    if is_shape(shape):
-        shaped = shape_request(session, prompt, shape, method=method, **settings)
+    session.check_generates()
+    prompt = _open_prompt(session, prompt, think)
+    if is_shape(schema):
+        shaped = shape_request(session, prompt, schema, method=method, **settings)
         steps_of = partial(_shape_steps, session, with_steps)
         return thinking_first(session, shaped, think, steps_of)
-    check_fills(session.binding)
-    request = fill_request(session, prompt, shape, method=method, **settings)
-    is_json_form = isinstance(shape, Mapping)
+    _need(session, "fill")
+    request = fill_request(session, prompt, schema, method=method, **settings)
+    is_json_form = isinstance(schema, Mapping)
 
     def steps(
         run: Run[Any], request: FillRequest
@@ -293,7 +316,7 @@ def tools_run(
     tool_choice: str | Mapping[str, Any],
     /,
     *,
-    think: int = 0,
+    think: int | Thinking = 0,
     with_steps: bool = False,
     ends_at_limit: bool = False,
     **settings: Any,
@@ -302,7 +325,11 @@ def tools_run(
 
     `with_steps` and `ends_at_limit` are as in :class:`~eliza_ffi.session.tool_calls.ToolTurn`.
     """
-    request = tool_request(session, messages, tools, tool_choice, **settings)
+    session.check_generates()
+    closes = n_thinking_tokens(think) == 0
+    request = tool_request(
+        session, messages, tools, tool_choice, close_reasoning=closes, **settings
+    )
 
     def steps(run: Run[Any], request: ToolRequest) -> Any:
         return ToolTurn(run, request, with_steps, ends_at_limit).steps()
@@ -314,6 +341,7 @@ def end_of_turn_run(
     session: Session, prompt: str | Prompt | Tokens, end: str | int
 ) -> Run[EotScore]:
     """Return the run that scores a turn's end, as :meth:`~eliza_ffi.Model.end_of_turn`."""
+    session.check_generates()
     if isinstance(prompt, str | Prompt):
         prompt = session.prompt_tokens(prompt)
     prompt = checked_tokens(prompt)
@@ -325,7 +353,7 @@ def end_of_turn_run(
                 f"{len(tokens)} tokens"
             )
         (end,) = tokens
-    check_whole("end", end, 0)
+    end = check_whole("end", end, 0)
     score = partial(session.binding.eot_score, session.ctx, prompt, end)
 
     def steps(run: Run[Any]) -> Generator[EotScore, None, None]:
@@ -339,12 +367,9 @@ def prompt_logprobs_run(
     session: Session, prompt: AnyPrompt, top: int, cache: CacheOptions | None
 ) -> Run[tuple[TokenLogprob, ...]]:
     """Return the run that scores a prompt, as :meth:`~eliza_ffi.Model.prompt_logprobs`."""
-    if not session.binding.supports("prefill_logprobs"):
-        raise NotSupportedError(
-            "this library cannot compute the log-probabilities of a prompt: it has no "
-            "eliza_inference_llm_stream_prefill_logprobs"
-        )
-    check_whole("top", top, 0, MOST_LOGPROBS)
+    session.check_generates()
+    _need(session, "prefill_logprobs")
+    top = check_whole("top", top, 0, MAX_LOGPROBS)
     request = generate_request(session, prompt, method="prompt_logprobs", cache=cache)
     tokens = request.prompt_tokens
 
@@ -364,14 +389,24 @@ def hidden_states_run(
     n_rows: int,
     cache: CacheOptions | None,
     n_kept: int = 0,
+    *,
+    pooling: str | None = None,
+    ranges: Sequence[tuple[int, int]] | None = None,
 ) -> Run[NDArray[np.float32]]:
     """Return the run that reads hidden states, as :meth:`~eliza_ffi.Model.hidden_states`.
 
     The first `n_kept` tokens stay in the KV cache, even if the pass stops early.
     """
+    session.check_generates()
+    if pooling is None and ranges is not None:
+        raise InvalidArgumentError('ranges require pooling="mean"')
+    if pooling is not None:
+        check_one_of("pooling", pooling, ("mean",))
+        if n_rows != 1:
+            raise InvalidArgumentError("n_rows has no effect with pooling: leave it out")
     n_layers, n_embd = session.hidden_shape
     wanted = _checked_layers(layers, n_layers)
-    check_whole("n_rows", n_rows, 1)
+    n_rows = check_whole("n_rows", n_rows, 1)
     request = generate_request(session, prompt, method="hidden_states", cache=cache)
     tokens = request.prompt_tokens
     if n_rows > len(tokens):
@@ -379,13 +414,16 @@ def hidden_states_run(
             f"n_rows: expected at most the prompt's {len(tokens)} tokens, got {n_rows}"
         )
     ascending = sorted(set(wanted))
+    rows: Any = n_rows
+    read: Any = session.binding.hidden_states
+    if pooling is not None:
+        rows = [(0, len(tokens))] if ranges is None else ranges
+        read = session.binding.pooled_states
 
     def steps(run: Run[Any]) -> Generator[NDArray[np.float32], None, None]:
         with run.opened(request) as stream:
-            read = partial(
-                session.binding.hidden_states, stream, tokens, ascending, n_rows, n_embd, n_kept
-            )
-            found = run.call(read, len(tokens))
+            call = partial(read, stream, tokens, ascending, rows, n_embd, n_kept)
+            found = run.call(call, len(tokens))
         yield found[[ascending.index(layer) for layer in wanted]]
 
     return Run(session, steps, slot_id=request.slot_id)
@@ -395,6 +433,7 @@ def save_run(
     session: Session, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
 ) -> Run[int]:
     """Return the run that saves a prompt; see :meth:`~eliza_ffi.Model.save_prompt_cache`."""
+    session.check_generates()
     request = generate_request(session, prompt, method="save_prompt_cache", cache=cache)
 
     def steps(run: Run[Any]) -> Generator[int, None, None]:
@@ -410,6 +449,8 @@ def load_run(
     session: Session, path: str | os.PathLike[str], cache: CacheOptions | None
 ) -> Run[int]:
     """Return the run that loads a prompt; see :meth:`~eliza_ffi.Model.load_prompt_cache`."""
+    session.check_generates()
+    check_file(check_path("path", path), "a file of save_prompt_cache()")
     options = CacheOptions() if cache is None else checked_cache(cache)
     config = StreamConfig(
         slot_id=options.slot,

@@ -5,7 +5,7 @@ If the input of a decision comes first, for example, the endings of its prompt a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ContextFullError, NotSupportedError, TokenTrieError
+from ..errors import ContextFullError, TokenTrieError
 from ..library.binding import CffiBinding
 from ..library.protocol import (
     EndingScores,
@@ -23,7 +23,7 @@ from ..library.protocol import (
     Tokens,
 )
 from .requests import GenerationRequest
-from .run import Run
+from .run import LONG_CALL, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,12 @@ class Ending:
 
 @dataclass(frozen=True)
 class Hidden:
-    """Hidden states to read after a prompt: those of its last token."""
+    """Means of hidden states over ranges of a prompt's tokens to read."""
 
     layers: tuple[int, ...]  # ascending, as in :meth:`eliza_ffi.Model.hidden_states`
+    ranges: tuple[tuple[int, int], ...]  # the first token, and the one after the last token
     n_embd: int  # the number of values in a hidden state of the model
+    n_kept: int = 0  # the first tokens, which stay in the KV cache for prompts that begin with them
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,6 @@ class ScoredPrompt:
 
     generation: GenerationRequest  # the prompt and the slot
     endings: Sequence[Ending] = ()
-    is_counted: bool = True  # whether its tokens count as tokens of the request
     hidden: Hidden | None = None  # the hidden states to read
     # The positions of the tokens whose embeddings to read, ascending. Such a prompt has no endings,
     # is read without the KV cache of its slot, and cannot be cancelled while it is read.
@@ -69,8 +70,11 @@ class ScoreArgs:
 
     prompts: Sequence[ScoredPrompt]  # they are scored one after the other
     # Whether to compute these scores, too, as in EndingScores.
-    joint: bool = False
+    full: bool = False
     allowed_probability: bool = False
+    # Reads something else about the input. It calls its argument between calls of the library.
+    # The result has the number of tokens read in its attribute `n_tokens`.
+    evidence: Callable[[Callable[[], None]], Any] | None = None
 
     @property
     def endings(self) -> list[Ending]:
@@ -80,7 +84,7 @@ class ScoreArgs:
     @property
     def slot_id(self) -> int:
         """The slot that the prompts use; -1 = any."""
-        return self.prompts[0].generation.slot_id
+        return self.prompts[0].generation.slot_id if self.prompts else -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,17 +98,10 @@ class ScoreResult:
     cached_tokens: int  # the number of prompt tokens found in the KV cache
     forward_passes: int  # the number of forward passes for all endings; -1 if they were not counted
     rankings: tuple[Ranking, ...] = ()  # for the endings with `k`, in their order
-    # For the prompts with `hidden` (shape [n_layers, n_embd]) or `positions` (shape [n_positions,
-    # n_values]), in their order.
+    # For the prompts with `hidden` (shape [n_layers, n_ranges, n_embd]) or `positions` (shape
+    # [n_positions, n_values]), in their order.
     hidden: tuple[NDArray[np.float32], ...] = ()
-
-
-def check_scores(binding: CffiBinding) -> None:
-    """Raise NotSupportedError if the library cannot score labels."""
-    if not binding.supports("score_endings"):
-        raise NotSupportedError(
-            "this library cannot score labels: it has no llm_stream_score_endings"
-        )
+    evidence: Any = None  # what `ScoreArgs.evidence` has read
 
 
 class Scoring:
@@ -112,7 +109,6 @@ class Scoring:
 
     def __init__(self, run: Run[Any], args: ScoreArgs) -> None:
         self._run, self._binding = run, run.binding
-        check_scores(run.binding)
         self.args = args
 
     def result(self) -> ScoreResult:
@@ -121,6 +117,13 @@ class Scoring:
         scores: list[EndingScores] = []
         rankings: list[Ranking] = []
         hidden: list[NDArray[np.float32]] = []
+        evidence = None
+        if self.args.evidence is not None:
+            # In another thread than the main one, because its calls may be long.
+            evidence = self._run.call(partial(self.args.evidence, self._run.check), LONG_CALL)
+            counts.prompt_tokens += evidence.n_tokens
+            if not self.args.prompts:
+                counts.forward_passes = -1
         for prompt in self.args.prompts:
             counts.begin(prompt)
             if prompt.hidden is not None:
@@ -136,6 +139,7 @@ class Scoring:
             counts.forward_passes,
             tuple(rankings),
             tuple(hidden),
+            evidence,
         )
 
     def _read_hidden(
@@ -144,11 +148,17 @@ class Scoring:
         tokens = prompt.generation.prompt_tokens
         with self._run.opened(prompt.generation) as stream:
             read = partial(
-                self._binding.hidden_states, stream, tokens, hidden.layers, 1, hidden.n_embd
+                self._binding.pooled_states,
+                stream,
+                tokens,
+                hidden.layers,
+                hidden.ranges,
+                hidden.n_embd,
+                hidden.n_kept,
             )
             found = self._run.call(read, len(tokens))
             counts.add(self._binding, stream)
-        return found[:, 0]
+        return found
 
     def _read_rows(self, prompt: ScoredPrompt, counts: _Counts) -> NDArray[np.float32]:
         run, tokens = self._run, prompt.generation.prompt_tokens
@@ -168,20 +178,21 @@ class Scoring:
         scored = [(ending.tokens, ending.choices) for ending in prompt.endings if ending.k is None]
         n_prompt = len(generation.prompt_tokens)
         labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
-        with self._run.opened(generation, generation.prompt_tokens) as stream:
+        with self._run.opened(generation) as stream:
             try:
+                self._binding.append(stream, generation.prompt_tokens)
                 if scored:
                     score = partial(
                         self._binding.score_endings,
                         stream,
                         scored,
-                        joint=args.joint,
+                        full=args.full,
                         allowed_probability=args.allowed_probability,
                     )
-                    n_tokens = sum(len(tokens) + choices.longest for tokens, choices in scored)
-                    scores += self._run.call(score, n_tokens)
+                    n_labels = sum(choices.longest for _, choices in scored)
+                    scores += self._run.call(score, prompt.n_tokens + n_labels)
                 rankings += [
-                    self._search(stream, ending.tokens, ending.choices, ending.k)
+                    self._search(stream, n_prompt, ending.tokens, ending.choices, ending.k)
                     for ending in prompt.endings
                     if ending.k is not None
                 ]
@@ -190,10 +201,12 @@ class Scoring:
                 raise
             counts.add(self._binding, stream)
 
-    def _search(self, stream: Any, tokens: Tokens, choices: PreparedChoices, k: int) -> Ranking:
+    def _search(
+        self, stream: Any, n_prompt: int, tokens: Tokens, choices: PreparedChoices, k: int
+    ) -> Ranking:
         self._run.check()
         rank = partial(self._binding.rank, stream, choices, k=min(k, choices.n), after=tokens)
-        return self._run.call(rank, len(tokens) + choices.n)
+        return self._run.call(rank, n_prompt + len(tokens) + choices.n)
 
 
 def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
@@ -218,8 +231,6 @@ class _Counts:
     def begin(self, prompt: ScoredPrompt) -> None:
         """Count the tokens of the next prompt."""
         before, self._prompt, self._n_known = self._prompt, prompt, 0
-        if not prompt.is_counted:
-            return
         if before is not None and before.hidden is not None:
             tokens = zip(
                 before.generation.prompt_tokens, prompt.generation.prompt_tokens, strict=False
@@ -230,6 +241,5 @@ class _Counts:
     def add(self, binding: CffiBinding, stream: Any) -> None:
         """Count the passes and the cached tokens of a stream."""
         stats = binding.stats(stream)
-        if self._prompt is not None and self._prompt.is_counted:
-            self.cached_tokens += max(0, stats.prompt_tokens_reused - self._n_known)
+        self.cached_tokens += max(0, stats.prompt_tokens_reused - self._n_known)
         self.forward_passes += stats.forward_passes

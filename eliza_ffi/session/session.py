@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .. import _resources
 from .._lazy import lazy_property
 from ..chat.call_finder import find_call_format
 from ..chat.call_format import CallFormat
 from ..chat.prompt import Prompt, PromptTokenizer
-from ..chat.template import template_of_model
+from ..chat.template import ChatTemplate, template_of_model
 from ..chat.tokens import ChatTokenizer, frame_of
 from ..checks import (
     check_callback,
@@ -29,7 +29,13 @@ from ..checks import (
 )
 from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceCache
-from ..errors import ChatTemplateError, ElizaError, ModelError, NotSupportedError
+from ..errors import (
+    ChatTemplateError,
+    ElizaError,
+    InvalidArgumentError,
+    ModelError,
+    NotSupportedError,
+)
 from ..hub import check_exists, find_model
 from ..library.binding import CffiBinding
 from ..library.loading import Library
@@ -39,7 +45,7 @@ from ..structured.token_texts import TokenSpeller, TokenTexts
 from ..terminal import counted
 from .run import n_ctx_of
 from .scheduler import Scheduler
-from .threads import MOST_SLOTS, Threads
+from .threads import MAX_SLOTS, Threads
 from .turns import Turns
 
 logger = logging.getLogger("eliza_ffi")
@@ -47,11 +53,28 @@ logger = logging.getLogger("eliza_ffi")
 DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
 
+PREFIXES = ("input_prefix", "option_prefix")
+"""The options for the text before what an embedding model compares."""
+
+OWN_SETTINGS = ("cache_type_k", "cache_type_v", "chat_template", *PREFIXES)
+"""The options of a model that are no options of the library."""
+
 N_HELPERS = 8
 """How many requests of event loops are prepared at the same time."""
 
-MOST_CALL_FORMATS = 16
+MAX_CALL_FORMATS = 16
 """How many tool-call formats are cached; a format depends on the chat template's variables."""
+
+ABILITIES = {
+    "decoder": "it generates text (choose, fill, decide), and computes embeddings (embed)",
+    "encoder": "it is an encoder, which computes embeddings (embed) and decides (decide)",
+    "reranker": "it is a reranker, which computes the relevance of documents (rerank) and decides "
+    "(decide)",
+}
+"""What each kind of model can do, and the methods for it."""
+
+ENCODER_SETTINGS = ("n_threads", "device", "rpc", *PREFIXES)
+"""The options that the encoder has in common with the model, or that only the encoder has."""
 
 DECISIONS_ON_CPU = 2
 """How many decisions run at the same time on a CPU."""
@@ -61,7 +84,8 @@ class Session:
     """A context of the library. It is open until it is closed or garbage-collected.
 
     The parameters are those of :class:`~eliza_ffi.model.Model`; `settings` are options of the
-    context by name, and those that are None keep their defaults.
+    context by name, and those that are None keep their defaults. `encoder` is the session of the
+    model's encoder, if it was opened with one.
     """
 
     def __init__(
@@ -72,9 +96,12 @@ class Session:
         n_gpu_layers: int,
         settings: Mapping[str, object],
         progress: Callable[[str, float], None] | None,
+        encoder: str | os.PathLike[str] | None = None,
     ) -> None:
         given = _resources.default_model_path() if path is None else path
         check_path("path", given)
+        if encoder is not None:
+            check_path("encoder", encoder)
         _check_settings(settings)
         check_callback("progress", progress)
         if not isinstance(library, Library | None):
@@ -83,10 +110,21 @@ class Session:
             library = Library(library, bundle=given)
         # After loading the library, because a missing library should be reported before a download.
         self.path = find_model(given, progress)
-        self.binding = CffiBinding(library)
+        self._own_settings = {
+            name: check_text(f"the option {name}", settings[name])
+            for name in OWN_SETTINGS
+            if settings.get(name) is not None and not (encoder is not None and name in PREFIXES)
+        }
+        for name, own in self._own_settings.items():
+            if not own.strip() and name not in PREFIXES:
+                raise InvalidArgumentError(f"the option {name} is empty")
+        self.binding = CffiBinding(
+            library, *map(self._own_settings.get, ("cache_type_k", "cache_type_v"))
+        )
         self.n_gpu_layers = n_gpu_layers
+        self.settings = dict(settings)
         # For event loops: `workers` run requests, `helpers` prepare them.
-        self.workers = Threads(MOST_SLOTS, "eliza-ffi-request")
+        self.workers = Threads(MAX_SLOTS, "eliza-ffi-request")
         self.helpers = Threads(N_HELPERS, "eliza-ffi-prepare")
         self.model_id = str(settings.get("model_id") or "")  # the name in token-tree payloads
         self._chat: ChatTokenizer | None = None
@@ -94,6 +132,7 @@ class Session:
         self._guidance: Guidance | None = None
         self._has_warned = False
         self._process = os.getpid()
+        self.encoder: Session | None = None
         # Absolute, because the file may be opened again after the working directory has changed.
         try:
             self._ctx = self.binding.create(str(Path(self.path).absolute()))
@@ -110,7 +149,7 @@ class Session:
         self._prompts = PromptTokenizer(
             partial(self.binding.tokenize, self._ctx),
             partial(self.binding.detokenize, self._ctx),
-            partial(_frame, self.binding, self._ctx),
+            partial(_frame, self.binding, self._ctx, self._own_settings.get("chat_template")),
         )
         self._speller = TokenSpeller(partial(self.binding.tokenize, self._ctx))
         # The vocabulary is read once, at its first use.
@@ -121,7 +160,7 @@ class Session:
         try:
             wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
             for key, value in wanted.items():
-                if value is not None:
+                if value is not None and key not in OWN_SETTINGS:
                     self.binding.set_option(self._ctx, key, str(value))
             if has_options:  # wait in `turns`, because a wait in the library cannot be interrupted
                 self.binding.set_option(self._ctx, "slot_wait_ms", "0")
@@ -129,6 +168,8 @@ class Session:
                 self.binding.set_progress_callback(self._ctx, progress)
             if self.binding.supports("mmap_acquire"):
                 self.binding.load(self._ctx)
+            if "chat_template" in self._own_settings:
+                _ = self.chat()  # raises an error if the template is not valid
         except BaseException:
             self.close()
             raise
@@ -146,6 +187,41 @@ class Session:
             self.workers,
             slots_wait=not has_options,
         )
+        try:
+            for name in PREFIXES:
+                if name in self._own_settings and self.kind != "encoder":
+                    raise InvalidArgumentError(
+                        f"the option {name} is for an embedding model, but the model {self.path} "
+                        f"is none: {self.abilities}"
+                    )
+            if encoder is not None:
+                self.encoder = self._opened_encoder(encoder, progress)
+        except BaseException:
+            self.close()
+            raise
+
+    def _opened_encoder(
+        self, path: str | os.PathLike[str], progress: Callable[[str, float], None] | None
+    ) -> Session:
+        if self.kind != "decoder":
+            raise InvalidArgumentError(
+                f"encoder must be None: the model {self.path} does not generate text, and "
+                "compares texts itself"
+            )
+        encoder = Session(
+            path,
+            library=self.binding.library,
+            n_gpu_layers=self.n_gpu_layers,
+            settings={name: self.settings.get(name) for name in ENCODER_SETTINGS},
+            progress=progress,
+        )
+        if encoder.kind == "decoder" or encoder.is_encoder_decoder:
+            encoder.close()
+            kind = "an encoder-decoder" if encoder.is_encoder_decoder else "a decoder"
+            raise InvalidArgumentError(
+                f"encoder: expected an embedding model or a reranker, got {encoder.path}, {kind}"
+            )
+        return encoder
 
     def __str__(self) -> str:
         name = Path(self.path).name
@@ -157,7 +233,8 @@ class Session:
         if model:
             n_params, size = model["n_params"] / 1e6, model["size_bytes"] / 2**20
             described = [str(model["description"]), f"{n_params:.3g} M weights, {size:.3g} MiB"]
-        return ", ".join([name, *described, counted(self.turns.n, "slot")])
+        with_encoder = [] if self.encoder is None else [f"encoder {Path(self.encoder.path).name}"]
+        return ", ".join([name, *described, counted(self.turns.n, "slot"), *with_encoder])
 
     def at_once(self, asked: int | None) -> int:
         """Return the maximum number of requests of a batch that run at the same time."""
@@ -170,22 +247,51 @@ class Session:
 
         The forward passes of decisions are long. On a CPU, running many together saves no time, and
         each pass must also read the KV cache of all the others. Two decisions keep a CPU busy. On
-        another device, the limit is the number of slots.
+        another device, the limit is the number of slots. So it is for encoders, which read the
+        inputs of waiting decisions together.
         """
-        if asked is None and self._is_on_cpu:
+        if asked is None and self._is_on_cpu and self.kind == "decoder":
             return min(self.turns.n, DECISIONS_ON_CPU)
         return self.at_once(asked)
 
     @lazy_property
     def _facts(self) -> dict[str, Any]:
-        """The facts about the model that do not change; empty for an older library."""
+        """The facts about the model that do not change; empty for elizaOS's own library."""
         facts = self.describe() if self.binding.supports("describe") else {}
         return dict(facts.get("model", {}))
 
     @property
-    def is_encoder(self) -> bool:
-        """Whether the model computes embeddings and cannot generate text."""
-        return not self._facts.get("generates", True)
+    def kind(self) -> Literal["decoder", "encoder", "reranker"]:
+        """Whether the model generates text, computes embeddings, or the relevance of documents.
+
+        Some embedding models and rerankers could also generate text, but were trained for the
+        pooling that their file names.
+        """
+        pooling = self._facts.get("pooling", "none")
+        if pooling == "rank":
+            return "reranker"
+        generates = self._facts.get("generates", True)
+        return "decoder" if generates and pooling == "none" else "encoder"
+
+    def of_kind(self, kind: Literal["encoder", "reranker"]) -> Session:
+        """Return the encoder that was opened with the model if it is of a kind, or this session."""
+        return self if self.encoder is None or self.encoder.kind != kind else self.encoder
+
+    @property
+    def abilities(self) -> str:
+        """What the model can do, for errors about what it cannot do."""
+        return ABILITIES[self.kind]
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether the model is of an architecture that the library does not support."""
+        return self._facts.get("architecture") == "t5"
+
+    def check_generates(self) -> None:
+        """Raise NotSupportedError if the model cannot generate text."""
+        # The library has its own error for encoder-decoders.
+        if not (self._facts.get("generates", True) or self.is_encoder_decoder):
+            raise NotSupportedError(f"the model {self.path} cannot generate text: {self.abilities}")
 
     @lazy_property
     def _is_on_cpu(self) -> bool:
@@ -195,11 +301,6 @@ class Session:
     @lazy_property
     def hidden_shape(self) -> tuple[int, int]:
         """The model's number of layers, and of values in a hidden state."""
-        if not self.binding.supports("llm_stream_hidden_states"):
-            raise NotSupportedError(
-                "this library cannot return hidden states: it has no "
-                "eliza_inference_llm_stream_hidden_states"
-            )
         facts = self.describe()["model"]
         return int(facts["n_layer"]), int(facts["n_embd"])
 
@@ -213,8 +314,15 @@ class Session:
         """Return the length of the context in tokens; None if the library does not report it."""
         return n_ctx_of(self.binding, self.ctx)
 
+    @lazy_property
+    def n_texts(self) -> int:
+        """The maximum number of prompts that the KV cache keeps."""
+        return int(self.describe()["passes"].get("n_texts", self.turns.n))
+
     def close(self) -> None:
         """Free the model and cancel running generations. Closing twice is harmless."""
+        if self.encoder is not None:
+            self.encoder.close()
         self._speller.close()
         self._finalizer()
         self.binding.forget_callbacks(self._ctx)
@@ -265,9 +373,16 @@ class Session:
     def describe(self) -> dict[str, Any]:
         """Return facts about the library and the model."""
         facts = self.binding.describe(self.ctx)
-        if "slot_wait_ms" in facts.get("passes", {}) and self.binding.supports("set_option"):
+        if self.encoder is not None:
+            facts["encoder"] = self.encoder.describe()["model"]
+        if "slot_wait_ms" in facts.get("passes", {}):
             # The library's own value is 0, because `turns` does the waiting.
             facts["passes"]["slot_wait_ms"] = round(self.turns.timeout * 1000)
+        if template := self._own_settings.get("chat_template"):
+            facts["model"] |= {"chat_template": template, "has_chat_template": True}
+        given = {name: self._own_settings[name] for name in PREFIXES if name in self._own_settings}
+        if given:
+            facts["model"] |= given
         return facts
 
     def chat(self) -> ChatTokenizer:
@@ -276,7 +391,7 @@ class Session:
         if self._chat is None:
             # Bind the library's functions, not methods of this session; see the constructor.
             self._chat = ChatTokenizer(
-                template_of_model(self.binding.describe(context)["model"]),
+                _template(self.binding, context, self._own_settings.get("chat_template")),
                 partial(self.binding.tokenize, context),
                 partial(self.binding.detokenize, context),
             )
@@ -286,7 +401,7 @@ class Session:
         """Return the tool-call format for the chat template's `variables`, cached if possible."""
         key = repr(sorted(variables.items()))
         if key not in self._call_formats:
-            if len(self._call_formats) >= MOST_CALL_FORMATS:
+            if len(self._call_formats) >= MAX_CALL_FORMATS:
                 self._call_formats.clear()
             self._call_formats[key] = find_call_format(self.chat().template, **variables)
         return self._call_formats[key]
@@ -299,8 +414,6 @@ class Session:
     def guidance(self) -> Guidance:
         """Return the interface to llguidance, prepared for the model's vocabulary."""
         _ = self.ctx
-        if not self.binding.supports("set_forced_tokens"):
-            raise NotSupportedError(f"{self.binding.library.path} does not support token masks")
         if self._guidance is None:
             self._guidance = Guidance(self._vocabulary)
         return self._guidance
@@ -315,10 +428,16 @@ def _check_settings(settings: Mapping[str, object]) -> None:
             raise wrong(f"the option {name}", "a string or a number", value)
 
 
-def _frame(binding: CffiBinding, ctx: Any) -> str:
+def _template(binding: CffiBinding, ctx: Any, source: str | None) -> ChatTemplate:
+    """Return the chat template: `source`, or the model's own template if it is None."""
+    facts = binding.describe(ctx)["model"]
+    return template_of_model(facts if source is None else {**facts, "chat_template": source})
+
+
+def _frame(binding: CffiBinding, ctx: Any, source: str | None) -> str:
     """Return the text around the contents of a conversation; empty without a chat template."""
     try:
-        return frame_of(template_of_model(binding.describe(ctx)["model"]))
+        return frame_of(_template(binding, ctx, source))
     except (ChatTemplateError, NotSupportedError):
         return ""
 

@@ -28,7 +28,7 @@ class Task(Generic[R]):
     session
     runs
         The run of the request. Or a generator of runs, each of which waits for its own turn: it is
-        sent the result of each run, and returns the result of the task.
+        sent the result of each run, and returns the result of the task. It may yield no run.
     timeout
         As :meth:`~eliza_ffi.session.scheduler.Scheduler.steps`.
     on_step
@@ -50,54 +50,59 @@ class Task(Generic[R]):
         self._timeout = timeout
         self._on_step = on_step
         self._read = read
-        self._runs = None if isinstance(runs, Run) else runs
-        self._run = runs if isinstance(runs, Run) else next(runs)
         self._lock = threading.Lock()
         self._is_cancelled = False
+        self._run: Run[Any] | None = None  # the current run; None if the task is over
+        self._result: Any = None
+        self._runs = None if isinstance(runs, Run) else runs
+        if isinstance(runs, Run):
+            self._run = runs
+        else:
+            self._follow(None)
 
     def run(self) -> R:
         """Run the request on this thread, and return its result."""
         scheduler = self._session.scheduler
-        while True:
+        while self._run is not None:
             with closing(scheduler.steps(self._run, self._timeout)) as steps:
                 for step in steps:
                     if isinstance(step, STEPS) and self._on_step is not None:
                         self._on_step(step)
-            is_over, result = self._follow(step)
-            if is_over:
-                return cast(R, result)
+            self._follow(step)
+        return cast(R, self._result)
 
     async def run_async(self) -> R:
         """Run the request on threads, and await its result."""
         scheduler = self._session.scheduler
-        while True:
+        while self._run is not None:
             async with aclosing(scheduler.steps_async(self._run, self._timeout)) as steps:
                 async for step in steps:
                     if isinstance(step, STEPS):
                         await tell(self._on_step, step)
             if self._runs is None:
-                return cast(R, self._follow(step)[1])
-            # The next run is prepared on a thread, because it may be tokenized first.
-            is_over, result = await self._session.helpers.run(self._follow, step)
-            if is_over:
-                return cast(R, result)
+                self._follow(step)
+            else:  # on a thread, because the next run may be tokenized first
+                await self._session.helpers.run(self._follow, step)
+        return cast(R, self._result)
 
-    def _follow(self, result: Any) -> tuple[bool, Any]:
-        """Prepare the next run. If there is none, return True and the task's result."""
+    def _follow(self, result: Any) -> None:
+        """Prepare the next run. If there is none, set the task's result."""
+        run = None
         if self._runs is None:
-            return True, result if self._read is None else self._read(result)
-        try:
-            run = self._runs.send(result)
-        except StopIteration as end:
-            return True, end.value
+            self._result = result if self._read is None else self._read(result)
+        else:
+            try:
+                run = self._runs.send(result)
+            except StopIteration as end:
+                self._result = end.value
         with self._lock:
             self._run = run
-            if self._is_cancelled:
+            if run is not None and self._is_cancelled:
                 run.cancel()
-        return False, None
 
     def cancel(self) -> None:
         """Cancel the current run and those that follow."""
         with self._lock:
             self._is_cancelled = True
-            self._run.cancel()
+            if self._run is not None:
+                self._run.cancel()

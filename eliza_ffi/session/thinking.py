@@ -15,18 +15,37 @@ from ..chat.thinking import (
 )
 from ..checks import check_whole
 from ..errors import ChatTemplateError, NotSupportedError
-from ..library.protocol import Tokens
+from ..library.protocol import StreamStep, Tokens
 from ..sampling.params import Sampling
 from .generation import Generation
 from .ranking import RankRequest
 from .requests import FillRequest, GenerationRequest, ShapeRequest
+from .results import GenerationResult, ReasoningPiece
 from .run import Run
-from .tool_calls import ToolCalls, ToolRequest
+from .tool_calls import TextAnswer, ToolCalls, ToolRequest
 
 if TYPE_CHECKING:
     from .session import Session
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """Settings of the reasoning before a constrained answer, besides its length.
+
+    With `with_steps`, the run yields the reasoning as :class:`~.results.ReasoningPiece` objects.
+    """
+
+    n_tokens: int  # the maximum length
+    with_steps: bool = False
+    on_end: Callable[[FinishedReasoning], Any] | None = None
+
+
+def n_thinking_tokens(think: int | Thinking) -> int:
+    """Return the maximum length of the reasoning, after checking it."""
+    return check_whole("think", think.n_tokens if isinstance(think, Thinking) else think, 0)
+
 
 Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest
 
@@ -48,27 +67,31 @@ def _with_prompt(request: Any, tokens: Tokens) -> Any:
 def thinking_first(
     session: Session,
     request: Request,
-    n_tokens: int,
+    think: int | Thinking,
     steps_of: Callable[[Run[R], Any], Generator[R, None, None]],
     sampling: Sampling | None = None,
 ) -> Run[R]:
     """Return the run of a request that may let the model reason before it answers.
 
-    The reasoning has at most `n_tokens` tokens (0 = no reasoning), which are the most probable ones
+    The reasoning has at most `think` tokens (0 = no reasoning), which are the most probable ones
     unless `sampling` says otherwise. `steps_of` returns the steps of a run for a request of the
     same type as `request`.
     """
     generation = generation_in(request)
     slot = {"slot_id": generation.slot_id}
-    if check_whole("think", n_tokens, 0) == 0:
+    n_tokens = n_thinking_tokens(think)
+    if n_tokens == 0:
         return Run(session, lambda run: steps_of(run, request), **slot)
+    how = think if isinstance(think, Thinking) else Thinking(n_tokens)
     reasoning = Reasoning(session, generation, n_tokens, sampling)
 
-    def steps(run: Run[R]) -> Generator[R, None, None]:
-        found = reasoning.result(run)
+    def steps(run: Run[Any]) -> Generator[Any, None, None]:
+        found = yield from reasoning.steps(run, how.with_steps)
+        if how.on_end is not None:
+            how.on_end(found)
         with closing(steps_of(run, _with_prompt(request, found.tokens))) as steps:
             for step in steps:
-                yield _with_reasoning(step, found.text)
+                yield _with_reasoning(step, found)
 
     return Run(session, steps, **slot)
 
@@ -97,6 +120,9 @@ class FinishedReasoning:
     text: str
     # The prompt, the reasoning, and the text that ends it. The answer follows these tokens.
     tokens: list[int]
+    n_prompt: int  # the number of tokens of the prompt
+    n_cached: int  # how many of them were reused from the KV cache
+    n_generated: int  # the number of tokens of the reasoning
 
 
 class Reasoning:
@@ -128,18 +154,36 @@ class Reasoning:
             n_gpu_layers=generation.n_gpu_layers,
         )
 
-    def result(self, run: Run[Any]) -> FinishedReasoning:
-        """Let the model reason, as a part of a run."""
-        read = self._session.tokenize
+    def steps(
+        self, run: Run[Any], with_steps: bool = False
+    ) -> Generator[ReasoningPiece, None, FinishedReasoning]:
+        """Let the model reason, as a part of a run; yield the pieces of the text if requested."""
+        session, read = self._session, self._session.tokenize
         stop = read(self._format.stop, False, True)
-        writing = Generation(run, self._request, self._session.warn_once, at_once=True)
+        # The text leaves control tokens out, so `stop` of the request does not find them.
+        last = stop[0] if len(stop) == 1 and stop[0] in session.vocabulary().controls else None
+        at_once = last is None and not with_steps
+        writing = Generation(run, self._request, session.warn_once, at_once=at_once, last=last)
+        n_written, space = 0, ""  # whitespace around the reasoning is left out
         with closing(writing.steps()) as steps:
             for step in steps:
-                if len(stop) == 1 and stop[0] in step.tokens:
-                    break
-        text = writing.result().text.strip()
+                if with_steps and isinstance(step, StreamStep):
+                    text = space + step.text if n_written else step.text.lstrip()
+                    piece = ReasoningPiece(text.rstrip())
+                    space = text[len(piece) :]
+                    n_written += len(piece)
+                    if piece:
+                        yield piece
+        result = writing.result()
+        text = result.text.strip()
         end = read(self._format.end, False, True)
-        return FinishedReasoning(text, [*self._prompt, *read(text, False, False), *end])
+        return FinishedReasoning(
+            text,
+            [*self._prompt, *read(text, False, False), *end],
+            n_prompt=len(self._prompt),
+            n_cached=result.stats.prompt_tokens_reused if result.stats else 0,
+            n_generated=len(result.tokens),
+        )
 
 
 def _template(session: Session) -> str:
@@ -168,8 +212,18 @@ def _opened(session: Session, prompt: list[int], format: ThinkingFormat) -> list
     return [*prompt, *session.tokenize(format.start, False, True)]
 
 
-def _with_reasoning(result: Any, text: str) -> Any:
+def _with_reasoning(result: Any, found: FinishedReasoning) -> Any:
+    """Return a result with the reasoning. The counts of the whole turn then include it."""
     if isinstance(result, ToolCalls):
-        return ToolCalls(replace(call, reasoning=text) for call in result)
+        calls = ToolCalls(replace(call, reasoning=found.text) for call in result)
+        calls.prompt_tokens, calls.cached_tokens = found.n_prompt, found.n_cached
+        calls.generated_tokens = found.n_generated + result.generated_tokens
+        calls.is_truncated = result.is_truncated
+        return calls
+    more: dict[str, Any] = {"reasoning": found.text}
+    if isinstance(result, GenerationResult):
+        more["prompt_tokens"] = found.n_prompt
+    if isinstance(result, TextAnswer):
+        more["cached_tokens"] = found.n_cached
     has_field = is_dataclass(result) and any(each.name == "reasoning" for each in fields(result))
-    return replace(result, reasoning=text) if has_field and not isinstance(result, type) else result
+    return replace(result, **more) if has_field and not isinstance(result, type) else result

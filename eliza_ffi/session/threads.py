@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from ..errors import ElizaError
 
-MOST_SLOTS = 64
+MAX_SLOTS = 64
 """Maximum number of slots of a context, and so of threads that run generations at one time."""
 
 DELIVERY_SECONDS = 0.001

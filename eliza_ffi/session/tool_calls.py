@@ -61,14 +61,14 @@ from ..structured.validation import schema_validator
 from .generation import Generation
 from .options import CacheOptions
 from .reading import Reading
-from .requests import MOST_TOKENS, GenerationRequest, check_keywords, generate_request
+from .requests import MAX_TOKENS, GenerationRequest, check_keywords, generate_request
 from .results import GenerationResult, RunResult, generation_of
 from .run import Run
 
 if TYPE_CHECKING:
     from .session import Session
 
-MOST_CALLS = 16
+MAX_CALLS = 16
 """The default of `max_calls`."""
 
 
@@ -83,16 +83,21 @@ class ToolSettings(TypedDict, total=False):
     sampling: Sampling | None
     think: int
     cache: CacheOptions | None
+    chat_template_kwargs: Mapping[str, Any] | None
+    max_tokens: int
+    timeout: float | None
 
 
 Row: TypeAlias = tuple[int, ...]
 """A token sequence."""
 
 SETTINGS = frozenset(ToolSettings.__annotations__)
-OWN = frozenset(("max_tokens", "tool_choice", "chat_template_kwargs"))
+OWN = frozenset(("tool_choice",))
 
-RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
-"""Variables of the chat template that every request sets itself."""
+RENDERED_WITH = frozenset(
+    ("add_generation_prompt", "close_reasoning", "continue_final_message", "messages", "tools")
+)
+"""Arguments of the chat template that every request sets itself."""
 
 ID_LENGTH = 9  # letters and digits, because Mistral's templates reject other ids
 
@@ -164,7 +169,7 @@ class ToolCalls(list[ToolCall]):
     ----------
     prompt_tokens, cached_tokens, generated_tokens : int
         The number of tokens of the prompt, how many of them were reused from the KV cache, and the
-        number of tokens of the calls.
+        number of tokens of the calls, including the reasoning of ``think=``.
     is_truncated : bool
         Whether a further call reached the limit and was discarded. Only a server asks for this;
         other requests raise an error instead.
@@ -312,19 +317,20 @@ def tool_request(
     *,
     max_calls: int = 1,
     chat_template_kwargs: Mapping[str, Any] | None = None,
-    max_tokens: int = MOST_TOKENS,
+    max_tokens: int = MAX_TOKENS,
     method: str = "call_tool",
     words: Any = None,
+    close_reasoning: bool = True,
     **more: Any,
 ) -> ToolRequest:
     """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`.
 
-    `words` limits an answer in words, as `shape` does in :meth:`~eliza_ffi.Model.generate`; None =
-    no limit.
+    `words` limits an answer in words, as `schema` does in :meth:`~eliza_ffi.Model.generate`; None =
+    no limit. `close_reasoning` is as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
     """
     check_keywords(method, more, SETTINGS, OWN)
-    check_whole("max_calls", max_calls, 1)
-    check_whole("max_tokens", max_tokens, 0)
+    max_calls = check_whole("max_calls", max_calls, 1)
+    max_tokens = check_whole("max_tokens", max_tokens, 0)
     if chat_template_kwargs is not None:
         check_kind("chat_template_kwargs", chat_template_kwargs, Mapping, "a mapping or None")
     for name in chat_template_kwargs or ():
@@ -338,7 +344,7 @@ def tool_request(
     with naming("tool_choice"):
         offered, may_answer = _offered(tool_choice, listed)
     talk = _with_mappings(messages)
-    extra = dict(chat_template_kwargs or {})
+    extra = {**(chat_template_kwargs or {}), "close_reasoning": close_reasoning}
     with naming("messages"):
         format = session.call_format(extra)
         prompt, definitions = tool_messages(format, talk, listed)
@@ -346,7 +352,7 @@ def tool_request(
     generation = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
     shaped = None
     if words is not None:
-        settings = {**more, "max_tokens": max_tokens, "shape": words}
+        settings = {**more, "max_tokens": max_tokens, "schema": words}
         shaped = generate_request(session, tokens, method=method, **settings)
     earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
     request = ToolRequest(
@@ -374,14 +380,14 @@ def conversation_tokens(
 ) -> list[int]:
     """Return the prompt of a conversation that may contain tool calls, without offering tools.
 
-    `ending` may have ``add_generation_prompt`` or ``continue_final_message``, as in
-    :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
+    `ending` may have ``add_generation_prompt``, ``close_reasoning`` or ``continue_final_message``,
+    as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
     """
     talk = _with_mappings(messages)
     with naming("messages"):
         if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
             talk = list(messages_with_calls(session.call_format(chat_template_kwargs), talk))
-        return session.chat().tokens(talk, **chat_template_kwargs, **ending)
+        return session.chat().tokens(talk, **{**chat_template_kwargs, **ending})
 
 
 @naming("messages")
@@ -459,7 +465,7 @@ def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bo
     named = tuple(tool for tool in tools if tool.name == name)
     if not named:
         names = [tool.name for tool in tools]
-        hint = did_you_mean(name, frozenset(names))
+        hint = did_you_mean(name, {*names, "auto", "required"})
         if name == "none":
             hint = "for an answer without tools use generate()"
         raise InvalidArgumentError(
@@ -485,7 +491,7 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
     """Return token masks for a call's arguments and the fixed text around them."""
     made = request.texts.grammar(request.format, tool.schema, before, after)
     return request.session.guidance().lark(
-        made.lark, json_after=made.json_after, most_digits=made.most_digits, plan=made.plan
+        made.lark, json_after=made.json_after, max_digits=made.max_digits, plan=made.plan
     )
 
 

@@ -1,8 +1,5 @@
-"""Structured answers: shapes, token masks, and skeletons (fixed text with values to fill in).
-
-A shape (:mod:`shape`) is a schema, a class, a regular expression or a grammar. llguidance computes
-its token masks (:mod:`guidance`, :mod:`masks`), and :mod:`validation` checks the finished value.
-"""
+"""Schemas, token masks and validation of JSON answers, and skeletons (fixed text with values to
+fill in)."""
 
 from __future__ import annotations
 

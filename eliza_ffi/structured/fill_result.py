@@ -1,4 +1,4 @@
-"""The results of filling skeletons and shapes, and the object that collects a skeleton's spans."""
+"""The results of filling skeletons and schemas, and the object that collects a skeleton's spans."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class PartialField:
 
 @dataclass(frozen=True)
 class StructuredResult(FillResult, Generic[T]):
-    """The complete answer for a shape.
+    """The complete answer for a schema.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class StructuredResult(FillResult, Generic[T]):
     def of(
         cls, result: FillResult, relaxed: tuple[str, ...] = (), is_closed: bool = False
     ) -> StructuredResult[Any]:
-        """Convert a plain fill result to the result of a shape."""
+        """Convert a plain fill result to the result of a schema."""
         copied = {field.name: getattr(result, field.name) for field in fields(result)}
         return StructuredResult(**copied, relaxed=relaxed, is_closed=is_closed)
 
@@ -201,10 +201,8 @@ class StructuredResult(FillResult, Generic[T]):
 
 
 class AnswerWriter:
-    """Collects the text, the tokens and the spans of an answer while it is written.
-
-    Fixed text that the library still holds back is not included in `tokens`.
-    """
+    """Collects the text, the tokens and the spans of an answer while it is written. Fixed text that
+    the library still holds back is not included in `tokens`."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -219,21 +217,14 @@ class AnswerWriter:
         self.text += fixed
 
     def take_tokens(self, tokens: tuple[int, ...], token_bytes: tuple[int, ...]) -> None:
-        """Replace the tokens of the answer, and the number of bytes that each of them spells.
-
-        `tokens` are all tokens since the prompt. `token_bytes` is empty if the library does not
-        report it.
-        """
+        """Replace all tokens since the prompt, and the number of bytes of each (empty if the
+        library does not report it)."""
         self.tokens = tokens
         self._token_bytes = token_bytes
 
     def align(self) -> None:
         """Compute the byte at which the first token begins. The last token must end with the text.
-
-        Prompt healing may replace the prompt's last token. If the new token is longer, it also
-        spells the first bytes of the answer, and the first token begins inside the answer. If the
-        new token is shorter, the first token begins before the answer.
-        """
+        Prompt healing may replace the prompt's last token by a longer or a shorter one."""
         if self._token_bytes:
             self._first_token_at = len(self.text.encode()) - sum(self._token_bytes)
 
@@ -278,7 +269,6 @@ class AnswerWriter:
         return self._with_tokens(filled, start, self._token_starts())
 
     def _token_starts(self) -> list[int]:
-        """Return the byte offset at which each token begins, and the end of the last token."""
         return list(accumulate(self._token_bytes, initial=self._first_token_at))
 
     def _with_tokens(self, filled: FilledSpan, start: int, token_starts: list[int]) -> FilledSpan:

@@ -48,15 +48,9 @@ class JsonReader:
         self._key: str | None = None
 
     def push(self, text: str) -> Iterator[tuple[Path, Any]]:
-        """Add text, and yield the values that become complete with their paths, in order.
-
-        The text is read only as far as the last yielded value, so that `value` matches it.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the text cannot be JSON.
-        """
+        """Add text, and yield the values that become complete with their paths, in order, reading
+        only as far as the last yielded value. Raise InvalidArgumentError if the text cannot be
+        JSON."""
         self._text, self._at = self._text[self._at :] + text, 0
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -103,7 +97,6 @@ class JsonReader:
             yield self._store(value), value
 
     def _store(self, value: Any) -> Path:
-        """Store a value in the innermost open object or array, and return its path."""
         if not self._open:
             self.value = value
             return ()

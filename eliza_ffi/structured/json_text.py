@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,14 +17,47 @@ because Python's ``int`` rejects more than 4,300 digits. JavaScript reads all nu
 
 ENDS_PLAIN_TEXT = re.compile(rb'["\\]')
 _IN_STRING = re.compile(r'["\\]')
-_OUTSIDE = re.compile(r'["\[\]{}]')
+_OUTSIDE = re.compile(r'["\[\]{},]')
+
+
+def pointer_part(name: object) -> str:
+    """Escape a name for a JSON pointer."""
+    return str(name).replace("~", "~0").replace("/", "~1")
+
+
+def json_parts(data: Any) -> Iterator[tuple[str, Any]]:
+    """Yield JSON data and all parts of it, in their order, with their JSON pointers."""
+    open_parts = [iter([("", data)])]  # without recursion, because the data may be nested deeply
+    while open_parts:
+        found = next(open_parts[-1], None)
+        if found is None:
+            open_parts.pop()
+        else:
+            yield found
+            open_parts.append(_direct_parts(*found))
+
+
+def _direct_parts(pointer: str, part: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(part, dict):  # JSON has no other mappings
+        for name, inner in part.items():
+            if not isinstance(name, str) or not is_unicode(name):
+                raise InvalidArgumentError(
+                    f"the schema is not JSON: expected strings as keys, got {name!r:.80}"
+                )
+            yield f"{pointer}/{pointer_part(name)}", inner
+    elif isinstance(part, list | tuple):
+        yield from ((f"{pointer}/{i}", inner) for i, inner in enumerate(part))
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a string has no lone surrogate."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON without white space. Non-ASCII characters are not escaped.
-
-    Raise InvalidArgumentError if JSON cannot represent the value, or it contains a lone surrogate.
-    """
+    """Return a value as JSON without white space, and without escapes for characters that are not
+    ASCII. Raise InvalidArgumentError if JSON cannot represent the value, or it contains a lone
+    surrogate."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -38,10 +72,7 @@ def string_body(text: str) -> str:
 
 
 def string_from_body(body: str) -> str:
-    """Return the text of a JSON string without quotes: the inverse of :func:`string_body`.
-
-    Raise InvalidArgumentError if `body` is not the inside of a single JSON string.
-    """
+    """Return the text of a JSON string without quotes: the inverse of :func:`string_body`."""
     value = read_json(f'"{body}"')
     if not isinstance(value, str):
         raise InvalidArgumentError(f"expected the inside of a JSON string, got {body!r}")
@@ -49,10 +80,7 @@ def string_from_body(body: str) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text; raise InvalidArgumentError if the text is not JSON.
-
-    Unlike in Python's reader, NaN and infinities are rejected.
-    """
+    """Return the value of a JSON text; raise InvalidArgumentError if it is not JSON, or has NaN."""
     check_kind("text", text, (str, bytes), "a string")
     try:
         return json.loads(text, parse_int=_integer, parse_constant=reject_constant)
@@ -71,9 +99,16 @@ class JsonScanner:
 
     def push(self, text: str) -> int:
         """Append text. Return the index after the first string, array or object that is closed and
-        is in no other one; -1 if the text closes none.
-        """
-        end, at = -1, 0
+        is in no other one; -1 if the text closes none."""
+        first = -1
+        for char, end in self.marks(text):
+            if first < 0 and char != "," and not self.depth and not self.in_string:
+                first = end
+        return first
+
+    def marks(self, text: str) -> Iterator[tuple[str, int]]:
+        """Append text, and yield its quotes, brackets and commas, each with the index after it."""
+        at = 0
         while at < len(text):
             if self.escape:
                 size = (6 if (self.escape + text[at])[1] == "u" else 2) - len(self.escape)
@@ -91,12 +126,10 @@ class JsonScanner:
                 continue
             if char == '"':
                 self.in_string = not self.in_string
-            else:
+            elif char != ",":
                 self.depth += 1 if char in "[{" else -1
-            if end < 0 and not self.depth and not self.in_string:
-                end = at
+            yield char, at
         self.is_plain = self.in_string and not self.escape
-        return end
 
 
 def _integer(digits: str) -> int | float:

@@ -11,27 +11,24 @@ from typing import Any
 LARGEST_INTEGER = 2**53
 """Larger integers may be rounded as 64-bit floats."""
 
-MOST_LISTED = 64
+MAX_LISTED = 64
 """A range with at most this many numbers is listed."""
 
-LEAST_ABOVE_0 = 1e-17
-"""The smallest number above 0 with as many digits as :mod:`.number_limit` allows."""
+MIN_ABOVE_0 = 1e-17
+"""The smallest number above 0 with as many digits as :mod:`.json_limit` allows."""
 
-_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 def list_few_numbers(parts: Iterable[dict[str, Any]]) -> None:
-    """Replace ranges of few numbers by lists of these numbers, in the parts of a schema.
-
-    Only ranges that a float could blur are replaced: those of integers above 2^53, and those of
-    multiples of a fraction.
-    """
+    """Replace a range by a list of its numbers, if they are few and floats are not exact enough: if
+    the range has integers above 2^53 or multiples of a fraction."""
     for part in parts:
         if part.keys() & {"enum", "const", "$ref"} or part.get("type") not in ("integer", "number"):
             continue
-        limits = {name: part[name] for name in _LIMITS if name in part}
+        limits = {name: part[name] for name in LIMITS if name in part}
         step = part.get("multipleOf", 1 if part["type"] == "integer" else None)
-        if step is None or not all(_is_number(each) for each in (*limits.values(), step)):
+        if step is None or not all(is_number(each) for each in (*limits.values(), step)):
             continue
         is_large = any(abs(each) > LARGEST_INTEGER for each in limits.values())
         is_fraction = Fraction(str(step)).denominator > 1
@@ -48,7 +45,7 @@ def _listed(limits: dict[str, Any], step: Fraction) -> list[int | float]:
     least += [math.floor(exact[name]) + 1 for name in ("exclusiveMinimum",) if name in exact]
     most = [math.floor(exact[name]) for name in ("maximum",) if name in exact]
     most += [math.ceil(exact[name]) - 1 for name in ("exclusiveMaximum",) if name in exact]
-    if not least or not most or min(most) - max(least) >= MOST_LISTED:
+    if not least or not most or min(most) - max(least) >= MAX_LISTED:
         return []
     return [_number(n * step) for n in range(max(least), min(most) + 1)]
 
@@ -94,18 +91,15 @@ def _with_any_integer(value: Any) -> dict[str, Any]:
 
 
 def without_exclusive_bounds(parts: Iterable[dict[str, Any]]) -> None:
-    """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by inclusive ones.
-
-    The new bound is the next number. Above an exclusive bound of 0, llguidance allows 0.5 but not
-    0.50, so a model that has written 0.50 must go on, for example to 0.501.
-    """
+    """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by the next number. Above
+    an exclusive bound of 0, llguidance allows 0.5 but not 0.50."""
     sides = (("Minimum", "Maximum", 1.0, max), ("Maximum", "Minimum", -1.0, min))
     for part in parts:
         for near, far, sign, stricter in sides:
             bound: Any = part.get(f"exclusive{near}")
-            if part.get("type") == "integer" or not _is_number(bound) or _is_large(bound):
+            if part.get("type") == "integer" or not is_number(bound) or _is_large(bound):
                 continue
-            next_one = math.nextafter(bound, sign * math.inf) if bound else sign * LEAST_ABOVE_0
+            next_one = math.nextafter(bound, sign * math.inf) if bound else sign * MIN_ABOVE_0
             others = [part.get(name, sign * math.inf) for name in (far.lower(), f"exclusive{far}")]
             # Errors about bounds that contradict each other must name the schema's own ones.
             if bound * sign >= 0 and all(each * sign > next_one * sign for each in others):
@@ -117,7 +111,8 @@ def _is_large(value: Any) -> bool:
     return isinstance(value, int) and abs(value) > LARGEST_INTEGER
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a JSON value is a number, but no infinity or NaN."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)

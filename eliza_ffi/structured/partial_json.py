@@ -12,24 +12,17 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from .json_reader import Path, copied
 
 
-class Growing:
-    """An unfinished answer: its open objects and arrays with their finished parts.
-
-    A part is validated once, when it is finished, and all snapshots share it. The time for a
-    snapshot is proportional to the answer's depth, not to its length. `annotation` is the class or
-    annotation of the whole answer; `Any` for JSON data.
-    """
+class PartialAnswer:
+    """An unfinished answer: its open objects and arrays with their finished parts, which all
+    snapshots share. A snapshot takes time proportional to the answer's depth, not to its length."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation
         self._open: list[_Object | _Array] = []  # outermost first
 
     def add(self, path: Path, value: Any) -> Callable[[], Any]:
-        """Add a finished part, and return a function that returns the answer at this moment.
-
-        Parts must be added in the order in which they end. `value` is JSON data that must not
-        change.
-        """
+        """Add a finished part that must not change, in the order in which parts end, and return a
+        function that returns the answer at this moment."""
         del self._open[len(path) :]  # the part itself, if it was an object or array
         for depth in range(len(self._open), len(path)):
             annotation = (
@@ -43,11 +36,8 @@ class Growing:
 
 
 def _value_of(parts: tuple[tuple[_Object | _Array, int], ...], keys: Path) -> Any:
-    """Return the value of an unfinished answer.
-
-    `parts` are its open objects and arrays, outermost first, each with its number of finished
-    parts. `keys` has for each of these the key or index of the next inner one.
-    """
+    """Return the value of an unfinished answer, given its open objects and arrays, outermost first,
+    each with its number of finished parts, and the key or index of the next inner one in each."""
     *outer, (innermost, n) = parts
     value = innermost.value(n)
     for (one, n), key in zip(reversed(outer), reversed(keys), strict=True):
@@ -56,27 +46,21 @@ def _value_of(parts: tuple[tuple[_Object | _Array, int], ...], keys: Path) -> An
 
 
 class _Array:
-    """An open array."""
-
     def __init__(self, item: Any) -> None:
         self.parts: list[Any] = []
         self._item = item
 
     def annotation_at(self, key: str | int) -> Any:
-        """Return the class or annotation of a part."""
         return self._item
 
     def add(self, key: str | int, value: Any) -> None:
-        """Add a part, given as JSON data. Invalid parts are dropped."""
         if key == len(self.parts):  # items after an invalid item are dropped
             with suppress(ValueError):
                 self.parts.append(_read(self._item, value))
 
     def value(self, n: int, inner: tuple[str | int, Any] | None = None) -> list[Any]:
-        """Return the value with its first `n` parts.
-
-        `inner` is the key and the value of a part that is still open. It is added.
-        """
+        """Return the value with its first `n` parts, and with `inner`, the part that is still
+        open."""
         inside = [] if inner is None or inner[0] != n else [inner[1]]
         return self.parts[:n] + inside
 
@@ -93,7 +77,6 @@ class _Object:
         }
 
     def _field(self, key: str | int) -> tuple[str, Any] | None:
-        """Return the name and the annotation of a part; None if the model lacks it."""
         return (str(key), Any) if self._model is None else self._fields.get(str(key))
 
     def annotation_at(self, key: str | int) -> Any:

@@ -1,34 +1,19 @@
-"""Split patterns of JSON Schemas into patterns that llguidance can match.
-
-llguidance's regular expressions have no lookaround. Real schemas mostly use it for conditions at a
-known place, as in ``^(?!aws:)[a-z:]+$``. A string matches this pattern if it matches ``^[a-z:]+$``
-and does not match ``^(?:aws:)``. The place may also be after some characters, as in ``^/(?!/)``, or
-at the end, as in ``(?<!x)$``.
-"""
+"""Translate patterns of JSON Schemas for llguidance, which has no lookaround."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
+
+from .compile_time import check_time
 
 TEXT_END = 256
 """The end-of-text token. Tokens 0 to 255 are the bytes."""
 
-MOST_CONDITIONS = 16
-LONGEST_BEGINNING = 256
-"""The maximum number of characters before a condition. The two limits bound the size of the split
-pattern, because the beginning is repeated in each condition."""
-
-_UNSUPPORTED = re.compile(r"\(\?(?:[=!>]|<[=!]|P=)|\\[bB1-9]")
-_START = re.compile(r"\^|\\A")
+_LOOKAROUND = re.compile(r"\(\?<?[=!]")
 _QUANTIFIER = re.compile(r"[*+?{]")
-_LOOKBEHIND = re.compile(r"\(\?<(?P<kind>[=!])(?P<inside>(?:\\.|[^\\()])*)\)\$\Z")
-_ATOM = re.compile(
-    r"(?:[\w:/@#%&=,;<>~!'\" -]|\\[dwsDWS./:\-]|\[(?:\\.|[^\[\]\\])+\])(?![*+?{])", re.ASCII
-)
 _NO_MORE = r"(?![\s\S])"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _BRACES = r"\\[pPux]\{[^{}]+\}|\{\d+(?:,\d*)?\}"
@@ -39,52 +24,27 @@ _LITERALS = "<>aeghijlmoqy"
 """Characters that mean themselves in JavaScript after a backslash, but not in other dialects."""
 
 
-@dataclass(frozen=True)
-class SplitPattern:
-    """A pattern without lookaround, and the conditions that were split from it.
+def without_lookaround(pattern: str) -> str:
+    """Remove the conditions from a pattern in Rust's dialect, which then matches more strings. A
+    pattern with a quantifier after a condition stays as it is, because dialects differ."""
+    parts, begin, opened = [], 0, 0  # `opened` is the depth inside of a condition
+    for at, token, depth in _depths(pattern):
+        if depth < opened:
+            begin, opened = at + 1, 0
+            if _QUANTIFIER.match(pattern, begin):
+                return pattern
+        elif not opened and (token in (r"\b", r"\B") or _LOOKAROUND.match(pattern, at)):
+            parts.append(pattern[begin:at])
+            begin, opened = at + len(token), depth if token == "(" else 0
+    return pattern if opened else "".join([*parts, pattern[begin:]])
 
-    Every pattern may match anywhere in a string. A condition is whether the string must match or
-    must not match, and a pattern.
-    """
 
-    main: str
-    conditions: tuple[tuple[bool, str], ...] = ()
-
-
-@functools.lru_cache(maxsize=256)
-def split_pattern(pattern: str) -> SplitPattern:
-    """Split the conditions of a pattern from the rest.
-
-    JavaScript's syntax is translated to llguidance's, which is Rust's. ``\\A``, ``\\z`` and ``\\Z``
-    keep the meaning that they have in most other dialects: the beginning and the end of the text.
-    """
-    whole = in_rust(pattern)
-    begun = _START.match(whole)
-    conditions: list[tuple[bool, str]] = []
-    main, rest = ("^", whole[begun.end() :]) if begun else ("", whole)
-    # `main` consists of single characters, so a condition has only one place.
-    while begun and len(main) <= LONGEST_BEGINNING and len(conditions) < MOST_CONDITIONS:
-        atom = _ATOM.match(rest)
-        end = _end_of_group(rest) if rest[:3] in ("(?=", "(?!") else None
-        if end is not None and not _QUANTIFIER.match(rest, end + 1):
-            conditions.append((rest[2] == "=", f"{main}(?:{rest[3:end]})"))
-            rest = rest[end + 1 :]
-        elif atom is not None:
-            main, rest = main + atom.group(), rest[atom.end() :]
-        else:
-            break
-    main += rest
-    last = _LOOKBEHIND.search(main)
-    if last is not None and _end_of_group(main[last.start() :]) == last.end() - last.start() - 2:
-        conditions.append((last["kind"] == "=", f"(?:{last['inside']})$"))
-        main = f"{main[: last.start()]}$"
-    if (
-        not conditions
-        or _has_alternatives(main)
-        or any(_UNSUPPORTED.search(each) for each in (main, *(each for _, each in conditions)))
-    ):
-        return SplitPattern(whole)
-    return SplitPattern(main, tuple(conditions))
+def translate_patterns(part: dict[str, Any]) -> None:
+    """Translate the patterns of one part of a schema from JavaScript's dialect to Rust's."""
+    if isinstance(part.get("pattern"), str):
+        part["pattern"] = in_rust(part["pattern"])
+    if isinstance(named := part.get("patternProperties"), dict):
+        part["patternProperties"] = {in_rust(name): schema for name, schema in named.items()}
 
 
 def in_rust(pattern: str) -> str:
@@ -132,6 +92,7 @@ def _depths(pattern: str) -> Iterator[tuple[int, str, int]]:
     """Yield the start, the text and the depth of each token outside character classes."""
     depth, in_class = 0, False
     for match in _TOKEN.finditer(pattern):
+        check_time()
         token = match.group()
         if in_class:
             in_class = token != "]"
@@ -141,36 +102,53 @@ def _depths(pattern: str) -> Iterator[tuple[int, str, int]]:
         yield match.start(), token, depth
 
 
-def _end_of_group(pattern: str) -> int | None:
-    """Return the index of the parenthesis that closes the group at the beginning."""
-    return next((at for at, token, depth in _depths(pattern) if token == ")" and not depth), None)
-
-
 def _has_alternatives(pattern: str) -> bool:
     return any(token == "|" and depth <= 0 for _, token, depth in _depths(pattern))
 
 
-def matches_nothing_else(pattern: str, names: Iterable[str]) -> bool:
-    """Return whether a pattern in Rust's dialect matches none but these strings.
+MAX_STRINGS = 64
+"""A pattern with more strings is not listed."""
 
-    False if it cannot be told, as with a pattern that is not anchored at both ends.
-    """
-    from llguidance import LLMatcher
+FUEL = 20_000
+"""llguidance's limit for such a pattern, which it reads in a few milliseconds."""
 
-    inside = pattern[1:-1]
-    is_anchored = pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")
-    if not is_anchored or split_pattern(pattern).conditions or _has_alternatives(inside):
-        return False
-    known = "|".join(map(re.escape, names))
-    rest = "T: " + " & ~".join(f"/{each.replace('/', chr(92) + '/')}/" for each in (inside, known))
-    grammar = LLMatcher.grammar_from_lark(f"start: T\n{rest}")
-    matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0)
-    if matcher.is_error():
-        return False
-    mask = matcher.compute_bitmask()
-    if matcher.is_error():  # also if nothing matches
-        return "TooComplex" not in matcher.get_error()
-    return not any(mask)
+
+@functools.lru_cache(maxsize=256)
+def strings_of(pattern: str) -> tuple[str, ...] | None:
+    """Return all strings that match a pattern in JavaScript's dialect; None if they may be many."""
+    from llguidance import LLMatcher, LLParserLimits, regex_to_lark
+
+    pattern = in_rust(pattern)
+    if not _is_anchored(pattern):
+        return None
+    try:
+        expression = regex_to_lark(pattern[1:-1], "dw")  # as in llguidance's JSON Schemas
+    except ValueError:
+        return None
+    grammar = LLMatcher.grammar_from_lark(f"start: T\nT: /{expression}/")
+    limits = LLParserLimits(initial_lexer_fuel=FUEL)
+    found: list[bytes] = []
+    begun = [(b"", LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits))]
+    n_read = 0
+    while begun:
+        text, matcher = begun.pop()
+        mask = matcher.compute_bitmask()
+        n_read += 1
+        if matcher.is_error() or n_read > 8 * MAX_STRINGS or len(begun) > MAX_STRINGS:
+            return None
+        if matcher.is_accepting():
+            found.append(text)
+        for byte in range(TEXT_END):
+            if mask[byte // 8] >> byte % 8 & 1:
+                following = matcher.deep_copy()
+                following.consume_token(byte)
+                begun.append((text + bytes([byte]), following))
+    return tuple(sorted(text.decode() for text in found)) if len(found) <= MAX_STRINGS else None
+
+
+def _is_anchored(pattern: str) -> bool:
+    ends = pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")
+    return ends and without_lookaround(pattern) == pattern and not _has_alternatives(pattern[1:-1])
 
 
 @functools.cache

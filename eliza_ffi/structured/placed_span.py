@@ -1,9 +1,5 @@
-"""A span at its position in an answer, and the request that makes the library write its value.
-
-The spelling of a value depends on its position. A literal may leave a JSON string open, as in
-``{"action":"``. Then the value is the inside of this string, and the next literal begins with the
-closing quote. Otherwise the value includes its own quotes.
-"""
+"""A span at its position in an answer. Its value has quotes of its own unless a literal has left a
+JSON string open, as ``{"action":"`` does."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from .value_automata import followed_value
 JSON_DEPTH = 16
 """The deepest nesting of arrays and objects in a ``free-json`` value."""
 
-MOST_SPACES = 20
+MAX_SPACES = 20
 """The maximum number of consecutive white-space characters inside a ``free-json`` value.
 
 White space before and after the value is not allowed."""
@@ -112,11 +108,8 @@ class PlacedSpan:
         return {"json": self.span.kind}
 
     def request_with_follow(self) -> dict[str, Any]:
-        """Return the request for the value together with an alternative from `follow`.
-
-        The two are requested together because the following text may share a token with the end of
-        the value, and because a number ends only where other text follows.
-        """
+        """Return the request for the value together with an alternative from `follow`, which may
+        share a token with it, or show where a number ends."""
         if self.texts is not None:
             return {"choices": [text + follow for text in self.texts for follow in self.follow]}
         return {"dfa": followed_value(self.request()["json"], self.follow)}
@@ -133,12 +126,8 @@ class PlacedSpan:
         return read_json(text)
 
     def ends(self, text: str, start: int) -> Iterator[int]:
-        """Yield the indices at which a value that begins at `start` may end.
-
-        Of a number and of the inside of a string, this is only the last one: no text that may
-        follow could continue the value. Grammar rules are not checked: the value of a span with a
-        rule may end anywhere.
-        """
+        """Yield the indices at which a value that begins at `start` may end. The value of a span
+        with a rule may end anywhere, because rules are not checked."""
         if self.is_literal:
             yield start
         elif self.texts is not None:
@@ -153,12 +142,9 @@ class PlacedSpan:
             yield from () if found is None else (found.end(),)
 
     def check_follower(self, following: str | None) -> None:
-        """Check that the end of the value can be recognized by the text that follows.
-
-        `following` is the following literal; ``""`` at the end of the skeleton; None if another
-        value follows directly. Raise InvalidArgumentError if the end could not be recognized, or
-        the value is not allowed at this position.
-        """
+        """Raise InvalidArgumentError if the text that follows does not show the end of the value:
+        the next literal, ``""`` at the end of the skeleton, or None if another value follows
+        directly."""
         name = f"a {self.span.kind} span"
         if self.in_string and self.span.rule is None:
             if self.span.kind == "free-json":
@@ -188,14 +174,13 @@ span, because a later span may depend on an earlier one."""
 
 
 def _container_ends(text: str, start: int) -> Iterator[int]:
-    """Yield the index at which an array or object ends, if it is one."""
     position, depth, n_spaces = start, 0, 0
     for token in _TOKEN.finditer(text, start):
         depth += (token.group() in "[{") - (token.group() in "]}")
         n_spaces = n_spaces + 1 if token.group().isspace() else 0
         is_gap = token.start() != position
         position = token.end()
-        if is_gap or depth > JSON_DEPTH or n_spaces > MOST_SPACES:
+        if is_gap or depth > JSON_DEPTH or n_spaces > MAX_SPACES:
             return
         if depth == 0:
             break

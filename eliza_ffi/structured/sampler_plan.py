@@ -120,7 +120,7 @@ class SpanSamplerPlan:
     def __post_init__(self) -> None:
         overrides = check_each("overrides", self.overrides, SpanOverride, "a SpanOverride")
         object.__setattr__(self, "overrides", overrides)
-        check_flag("strict", self.strict)
+        object.__setattr__(self, "strict", check_flag("strict", self.strict))
         seen: set[int] = set()
         for override in self.overrides:
             if override.span_index in seen:
@@ -148,7 +148,7 @@ class SpanSamplerPlan:
         InvalidArgumentError
             If an override's index is `n_spans` or more.
         """
-        check_whole("n_spans", n_spans, 0)
+        n_spans = check_whole("n_spans", n_spans, 0)
         for each in self.overrides:
             if each.span_index >= n_spans:
                 raise InvalidArgumentError(
@@ -158,7 +158,7 @@ class SpanSamplerPlan:
 
     def sampling(self, index: int, kind: str, call: SpanSampling) -> SpanSampling:
         """Return the settings for a span; `call` has the settings of the call."""
-        check_whole("index", index, 0)
+        index = check_whole("index", index, 0)
         is_argmax = check_text("kind", kind) in ARGMAX_KINDS
         if is_argmax and self.strict:
             return SpanSampling()

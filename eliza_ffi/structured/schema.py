@@ -1,10 +1,5 @@
-"""Compile JSON Schemas to llguidance grammars, strictly if possible.
-
-llguidance rejects a schema with an unsupported keyword. Such a schema is compiled a second time in
-llguidance's lenient mode, which ignores the keyword. Parts that llguidance supports in neither mode
-are approximated. The finished value is validated against the original schema, so the keyword is
-still checked.
-"""
+"""Compile JSON Schemas to llguidance grammars: strictly, or else in its lenient mode, which ignores
+unsupported keywords. Keywords that neither mode supports are approximated."""
 
 from __future__ import annotations
 
@@ -19,46 +14,44 @@ from typing import Any
 from urllib.parse import quote
 
 from ..errors import InvalidArgumentError
-from .limits import checked_schema, json_parts, pointer_part
-from .number_limit import longest_number
-from .number_values import (
-    list_few_numbers,
-    without_exclusive_bounds,
-    without_large_integers,
-)
-from .patterns import in_rust, matches_nothing_else, split_pattern
+from .compile_time import check_time, limited_time
+from .depth import check_references
+from .json_limit import longest_number
+from .json_text import json_parts, pointer_part
+from .limits import checked_schema
+from .number_values import LIMITS, is_number, without_exclusive_bounds, without_large_integers
+from .patterns import translate_patterns, without_lookaround
 from .schema_walk import (
-    ANNOTATIONS,
     DEFINITIONS,
-    is_circular,
-    is_endless,
-    reference_target,
-    schema_parts,
-    subschemas,
+    Part,
+    SchemaDocument,
+    is_impossible,
+    may_repeat_names,
+    prepare,
+    rules_of,
 )
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 """Options for JSON without white space, so that most of the fixed text is forced. A schema's own
 ``x-guidance`` takes precedence."""
 
-MOST_STATES = 10**5
+MAX_STATES = 10**5
 """The maximum number of states for all ``multipleOf`` of a schema, which compile in a second."""
 
-MOST_FIELD_SETS = 64
+MAX_FIELD_SETS = 64
 """The maximum number of sets of fields that can satisfy a ``minProperties``."""
 
-MOST_TRIAL_BYTES = 2**22
+MAX_TRIAL_BYTES = 2**22
 """The maximum size of all parts together that are compiled separately, for example to find the
 location of an error."""
 
-LEAST_TRIAL_BYTES = 2**14
+MIN_TRIAL_BYTES = 2**14
 """A smaller part counts as this many bytes."""
 
 LOWEST = -(2.0**63)
 """llguidance 1.9 overflows its stack, which ends the process, if a constant in a schema rounds to
 this number."""
 
-_BOUNDS = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
 _COUNTS = ("Items", "Length", "Properties")
 _NOT_ENFORCED = "is not enforced"
 
@@ -80,7 +73,6 @@ _UNKNOWN_KEYS = re.compile(r"Unimplemented keys: (\[.*\])")
 _UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)", re.DOTALL)
 
 
-Part = dict[str, Any]
 Compiles = Callable[[Part], bool]
 Relaxations = Iterable[tuple[str, str]]
 Rule = Callable[[Part, Compiles], Relaxations]
@@ -91,67 +83,74 @@ class SchemaGrammar:
     """A schema as a grammar that llguidance compiles."""
 
     grammar: str  # in llguidance's own format
-    relaxed: tuple[str, ...]  # what the grammar does not enforce: JSON pointers and reasons
-    most_digits: int  # of a number, which the grammar does not enforce either
+    relaxed: tuple[str, ...]  # the keywords that the grammar does not enforce, with reasons
+    max_digits: int  # of a number, which the grammar does not enforce either
+    repeats_names: bool  # whether it could write a name twice in an object
     # as llguidance compiles it, approximated where it supports a part in neither mode
     schema: dict[str, Any]
+    prepared: str  # as JSON: the schema with stricter rules where llguidance would allow more
 
 
 def schema_grammar(schema: Mapping[str, Any] | bool) -> SchemaGrammar:
-    """Compile a JSON Schema.
-
-    Raise InvalidArgumentError if this is not a JSON Schema, exceeds a limit of :mod:`.limits`, or
-    has a keyword that llguidance supports in neither mode. The message names the keyword and its
-    location.
-    """
+    """Compile a JSON Schema. Raise InvalidArgumentError with the location of the problem if it is
+    none, exceeds a limit, or has a keyword that cannot be approximated."""
     return grammar_of_text(checked_schema(schema))
 
 
 @functools.lru_cache(maxsize=128)
 def grammar_of_text(text: str) -> SchemaGrammar:
     """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned."""
-    schema = json.loads(text)
+    with limited_time():
+        return _grammar(json.loads(text), text)
+
+
+def _grammar(schema: Any, text: str) -> SchemaGrammar:
     if schema is True:
         schema = {}
     if schema is False:
         raise InvalidArgumentError("unsupported JSON schema at #: false allows no value")
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
-    if is_circular(schema):
-        raise InvalidArgumentError("a part of the schema refers to itself for the same value")
-    most_digits = longest_number(schema)
-    parts = [part for _, part in schema_parts(schema)]
-    list_few_numbers(parts)
+    document = SchemaDocument(schema)
+    check_references(document)
+    max_digits = longest_number(schema)
+    repeats_names = may_repeat_names(schema)
+    prepare(document)
+    prepared = json.dumps(schema)
+    parts = [part for _, part in document.parts()]
     without_large_integers(parts)
     without_exclusive_bounds(parts)
     trials, errors = _Trials(), set[str]()
 
     def change(rule: Rule) -> tuple[str, ...]:
-        """Change all parts by a rule, and return the places that are no longer enforced."""
         return tuple(
             f"#{pointer}/{name}: {reason}"
-            for pointer, part in list(schema_parts(schema))
+            for pointer, part in list(document.parts())
             for name, reason in rule(part, lambda part: not trials.error(part))
         )
 
     relaxed = _without_lowest_bounds(schema)
-    relaxed += without_large_multiples(schema)
-    for rule in (_limit_times, _translate_patterns, _remove_known_patterns, _field_sets):
+    relaxed += without_large_multiples(document)
+    for part in parts:
+        translate_patterns(part)
+    for rule in (_limit_times, _field_sets):
         relaxed += change(rule)
     trial = _best(schema)
     while trial.error:
         found = next((rule for begin, rule in _RULES if trial.error.startswith(begin)), None)
         if found is None or trial.error in errors:
-            raise InvalidArgumentError(_error_with_location(schema, trial.error))
+            raise InvalidArgumentError(_error_with_location(document, trial.error))
         errors.add(trial.error)
         relaxed += change(found)
         trial = _best(schema)
-    if is_endless(schema):
+    if is_impossible(document):
         raise InvalidArgumentError(
             "no text can match the schema: each value would contain another one, without end"
         )
-    relaxed += _relaxed(schema, trial.warnings)
-    return SchemaGrammar(trial.grammar, tuple(dict.fromkeys(relaxed)), most_digits, schema)
+    relaxed += _relaxed(document, trial.warnings)
+    return SchemaGrammar(
+        trial.grammar, tuple(dict.fromkeys(relaxed)), max_digits, repeats_names, schema, prepared
+    )
 
 
 @dataclass(frozen=True)
@@ -162,19 +161,16 @@ class _Trial:
 
 
 def _best(schema: dict[str, Any]) -> _Trial:
-    """Compile a schema strictly, or in lenient mode if llguidance rejects it."""
-    strict = _tried(schema)
-    return _tried(schema, lenient=True) if strict.error else strict
+    strict = _compiled(schema)
+    return _compiled(schema, lenient=True) if strict.error else strict
 
 
 class _Trials:
-    """Compiles parts of a schema separately, within a budget.
-
-    The budget is a number of bytes, so that the result does not depend on the machine's speed.
-    """
+    """Compiles parts of a schema within a budget of bytes, so that results do not depend on
+    speed."""
 
     def __init__(self) -> None:
-        self._n_bytes = MOST_TRIAL_BYTES
+        self._n_bytes = MAX_TRIAL_BYTES
         self._errors: dict[tuple[str, bool], str] = {}
 
     def error(self, part: dict[str, Any], lenient: bool = True) -> str | None:
@@ -183,41 +179,42 @@ class _Trials:
             return None
         key = json.dumps(part), lenient
         if key not in self._errors:
-            self._n_bytes -= len(key[0]) + LEAST_TRIAL_BYTES
+            self._n_bytes -= len(key[0]) + MIN_TRIAL_BYTES
             if self._n_bytes < 0:
                 return None
-            self._errors[key] = _tried(part, lenient).error
+            self._errors[key] = _compiled(part, lenient).error
         return self._errors[key]
 
 
-def _tried(schema: Any, lenient: bool = False) -> _Trial:
+def _compiled(schema: Any, lenient: bool = False) -> _Trial:
     from llguidance import LLMatcher
 
+    check_time()
     options = {**COMPACT, "lenient": True} if lenient else COMPACT
     try:
         # Passed as text, because llguidance rejects a dict with integers above 64 bits.
         text = json.dumps(schema, ensure_ascii=False)
         grammar = LLMatcher.grammar_from_json_schema(text, options)  # type: ignore[arg-type]
-        is_error, said = LLMatcher.validate_grammar_with_warnings(grammar)
+        is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
     except ValueError as error:
         return _Trial("", str(error), ())
-    lines = tuple(_TIMES.sub("", line).strip() for line in said)
+    lines = tuple(_TIMES.sub("", line).strip() for line in messages)
     return _Trial(grammar, lines[0] if is_error else "", () if is_error else lines)
 
 
-def _relaxed(schema: dict[str, Any], warnings: tuple[str, ...]) -> tuple[str, ...]:
+def _relaxed(document: SchemaDocument, warnings: tuple[str, ...]) -> tuple[str, ...]:
     """Return llguidance's warnings, one entry for each place that a warning is about."""
-    parts = list(schema_parts(schema)) if warnings else []
+    parts = list(document.parts()) if warnings else []
     found: dict[str, None] = {}
     for warning in warnings:
-        places = list(_relaxed_places(schema, parts, warning))
+        places = list(_relaxed_places(document.root, parts, warning))
         for pointer, reason in places or [("", warning)]:
             found[f"#{pointer}: {reason}"] = None
     return tuple(found)
 
 
 def _relaxed_places(
-    schema: dict[str, Any], parts: list[tuple[str, dict[str, Any]]], warning: str
+    root: Part, parts: list[tuple[str, dict[str, Any]]], warning: str
 ) -> Iterator[tuple[str, str]]:
     unknown_keys = _UNKNOWN_KEYS.match(warning)
     unknown_format = _UNKNOWN_FORMAT.match(warning)
@@ -231,7 +228,7 @@ def _relaxed_places(
         if unknown_format and part.get("format") == unknown_format.group(1):
             yield f"{pointer}/format", f"the format {part['format']!r} is unknown"
         if warning.startswith("oneOf") and "oneOf" in part:
-            alone = _with_definitions(schema, {"oneOf": part["oneOf"]})
+            alone = _with_definitions(root, {"oneOf": part["oneOf"]})
             if trials.error(alone, lenient=False) != "":
                 yield f"{pointer}/oneOf", "is treated as anyOf"
 
@@ -241,20 +238,18 @@ def _with_definitions(root: dict[str, Any], part: dict[str, Any]) -> dict[str, A
     return {**kept, **part}
 
 
-def _error_with_location(schema: dict[str, Any], error: str) -> str:
-    """Return the error message for a schema that llguidance rejects, with the keyword's location.
-
-    The location is found by compiling parts of the schema separately.
-    """
+def _error_with_location(document: SchemaDocument, error: str) -> str:
+    """Return the message for a schema that llguidance rejects. Compiling parts of the schema
+    separately shows which keyword is the reason."""
     reason, _, uri = error.partition("\n  while processing ")
-    pointer, part = "", schema
-    found = reference_target(schema, f"#{uri.partition('#')[2]}") if "#" in uri else None
+    pointer, part = "", document.root
+    found = document.target(f"#{uri.partition('#')[2]}") if "#" in uri else None
     if isinstance(found, dict):
         pointer, part = uri.partition("#")[2], found
     trials = _Trials()
 
     def fails(trial: dict[str, Any]) -> bool | None:
-        message = trials.error(_with_definitions(schema, trial))
+        message = trials.error(_with_definitions(document.root, trial))
         if message is None:
             return None
         return message.partition("\n  while processing ")[0] == reason
@@ -263,7 +258,7 @@ def _error_with_location(schema: dict[str, Any], error: str) -> str:
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for _, inner_pointer, inner in subschemas(schema, pointer, part):
+        for _, inner_pointer, inner in document.inner(pointer, part):
             if inner_pointer not in seen and isinstance(inner, dict) and fails(inner):
                 seen.add(inner_pointer)
                 pointer, part, is_smaller = inner_pointer, inner, True
@@ -286,7 +281,6 @@ def _error_with_location(schema: dict[str, Any], error: str) -> str:
 
 
 def _limit_times(part: Part, compiles: Compiles) -> Relaxations:
-    """Limit the length of times and durations; see LONGEST_TIME and DURATION."""
     if _LIMITS_OF_TEXT.isdisjoint(part):
         if part.get("format") in ("date-time", "time"):
             part["maxLength"] = LONGEST_TIME
@@ -296,32 +290,7 @@ def _limit_times(part: Part, compiles: Compiles) -> Relaxations:
     return ()
 
 
-def _translate_patterns(part: Part, compiles: Compiles) -> Relaxations:
-    """Replace patterns by patterns of the same meaning in llguidance's dialect."""
-    if isinstance(part.get("pattern"), str):
-        part["pattern"] = in_rust(part["pattern"])
-    if isinstance(named := part.get("patternProperties"), dict):
-        part["patternProperties"] = {in_rust(name): each for name, each in named.items()}
-    return ()
-
-
-def _remove_known_patterns(part: Part, compiles: Compiles) -> Relaxations:
-    """Remove patterns that only match declared names.
-
-    llguidance removes the declared names from a pattern, and fails later if nothing remains.
-    """
-    named, fields = part.get("patternProperties"), part.get("properties")
-    if isinstance(named, dict) and isinstance(fields, dict) and fields:
-        part["patternProperties"] = {
-            pattern: each
-            for pattern, each in named.items()
-            if not matches_nothing_else(pattern, fields)
-        }
-    return ()
-
-
 def _field_sets(part: Part, compiles: Compiles) -> Relaxations:
-    """Replace the ``minProperties`` of closed objects; see :func:`_least_fields`."""
     is_closed = part.get("additionalProperties") is False
     if is_closed and not part.keys() & {"anyOf", "oneOf"}:
         return _least_fields(part, compiles)
@@ -329,15 +298,13 @@ def _field_sets(part: Part, compiles: Compiles) -> Relaxations:
 
 
 def _without_lowest_bounds(schema: Any) -> tuple[str, ...]:
-    """Remove the bounds that would crash llguidance, and return their places with a reason.
-
-    If ``enum`` or ``const`` has such a number, raise InvalidArgumentError.
-    """
+    """Remove the bounds that would crash llguidance, and return their places with a reason. Raise
+    InvalidArgumentError if ``enum`` or ``const`` has such a number."""
     removed: list[str] = []
     for pointer, part in json_parts(schema):
         if not isinstance(part, dict):
             continue
-        for name in filter(part.__contains__, _BOUNDS):
+        for name in filter(part.__contains__, LIMITS):
             if _is_lowest(part[name]):
                 del part[name]
                 removed.append(f"#{pointer}/{name}: {name} {_NOT_ENFORCED}")
@@ -350,21 +317,18 @@ def _without_lowest_bounds(schema: Any) -> tuple[str, ...]:
     return tuple(removed)
 
 
-def without_large_multiples(schema: dict[str, Any]) -> tuple[str, ...]:
-    """Remove each ``multipleOf`` that llguidance would compile for seconds; return their places.
-
-    llguidance's automaton of the multiples of n has about n states, and that of several multiples
-    their least common multiple.
-    """
+def without_large_multiples(document: SchemaDocument) -> tuple[str, ...]:
+    """Remove each ``multipleOf`` whose automaton, of as many states as the least common multiple,
+    would compile for seconds; return their places."""
     removed: list[str] = []
     n_states = 1
-    for pointer, part in schema_parts(schema):
+    for pointer, part in document.parts():
         value = part.get("multipleOf")
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not is_number(value):
             continue
         digits = str(value).partition("e")[0].replace(".", "").strip("0")
-        joined = math.lcm(n_states, int(digits or 1)) if len(digits) < 20 else MOST_STATES + 1
-        if joined <= MOST_STATES:
+        joined = math.lcm(n_states, int(digits or 1)) if len(digits) < 20 else MAX_STATES + 1
+        if joined <= MAX_STATES:
             n_states = joined
         else:
             del part["multipleOf"]
@@ -373,25 +337,21 @@ def without_large_multiples(schema: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _is_lowest(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return value <= 0 and (value < -(10**300) or float(value) <= LOWEST)
+    return is_number(value) and value <= 0 and (value < -(10**300) or float(value) <= LOWEST)
 
 
 def _patterns(part: Part, compiles: Compiles) -> Relaxations:
     """Remove the conditions of patterns."""
-    if isinstance(part.get("pattern"), str):
-        split = split_pattern(part["pattern"])
-        part["pattern"] = split.main
-        if split.conditions:
-            yield "pattern", "its lookaround is not enforced"
+    pattern = part.get("pattern")
+    if isinstance(pattern, str) and (shorter := without_lookaround(pattern)) != pattern:
+        part["pattern"] = shorter
+        yield "pattern", "its lookaround is not enforced"
     if isinstance(part.get("patternProperties"), dict):
-        kept = part["patternProperties"] = dict(part["patternProperties"])
-        for pattern in list(kept):
-            split = split_pattern(pattern)
-            value = kept.pop(pattern)
-            kept[split.main] = {} if split.conditions or split.main in kept else value
-            if split.conditions:
+        schemas = part["patternProperties"] = dict(part["patternProperties"])
+        for pattern in list(schemas):
+            schema, shorter = schemas.pop(pattern), without_lookaround(pattern)
+            schemas[shorter] = {} if shorter != pattern or shorter in schemas else schema
+            if shorter != pattern:
                 name = f"patternProperties/{pointer_part(pattern)}"
                 yield name, "is not enforced, because it has lookaround"
 
@@ -419,10 +379,9 @@ def _pattern_properties(part: Part, compiles: Compiles) -> Relaxations:
 def _numbers(part: Part, compiles: Compiles) -> Relaxations:
     """Remove bounds and multiples with too many digits."""
     kind = "integer" if part.get("type") == "integer" else "number"
-    for name in (*_BOUNDS, "multipleOf"):
+    for name in (*LIMITS, "multipleOf"):
         value = part.get(name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and not compiles({"type": kind, name: value}):
+        if is_number(value) and not compiles({"type": kind, name: value}):
             del part[name]
             yield name, f"{name} {_NOT_ENFORCED}"
 
@@ -446,7 +405,7 @@ def _least_fields(part: Part, compiles: Compiles) -> Relaxations:
     if n_more <= 0:
         return
     del part["minProperties"]
-    if n_more > len(optional) or math.comb(len(optional), n_more) > MOST_FIELD_SETS:
+    if n_more > len(optional) or math.comb(len(optional), n_more) > MAX_FIELD_SETS:
         yield "minProperties", f"minProperties {_NOT_ENFORCED}"
         return
     kept = {name: part.pop(name) for name in ("$schema", *DEFINITIONS) if name in part}
@@ -460,7 +419,7 @@ def _least_fields(part: Part, compiles: Compiles) -> Relaxations:
 def _references(part: Part, compiles: Compiles) -> Relaxations:
     """Remove the keywords next to a reference."""
     if isinstance(part.get("$ref"), str):
-        for name in part.keys() - ANNOTATIONS - {"$id", "$ref"}:
+        for name in sorted(rules_of(part) - {"$ref"}):
             del part[name]
             yield pointer_part(name), f"{name} {_NOT_ENFORCED}"
 

@@ -1,36 +1,28 @@
-"""Find the choices in a JSON answer: the places where a schema allows only a few fixed texts.
-
-These are enums, booleans and constants, the next field of an object, and whether a list continues.
-A :class:`PlanReader` follows an answer while it is written, and says which choice comes next. All
-other values are free values: strings, numbers, alternatives with the same beginning, and the like.
-The reader does not choose them. It reads to their end, and resumes there.
-
-Answers have no white space between their parts, as with :data:`.schema.COMPACT`.
-"""
+"""Find the choices in a JSON answer: enums, booleans and constants, the next field of an object,
+and whether a list continues. A :class:`PlanReader` follows an answer while it is written."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import math
 import re
 import string
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
+from .._lazy import lazy_property
 from ..errors import InvalidArgumentError
 from .json_text import ENDS_PLAIN_TEXT, JsonScanner, json_text, read_json
-from .number_values import list_few_numbers
-from .schema_walk import ANNOTATIONS, reference_target, schema_parts
+from .schema_walk import SchemaDocument, alternatives_of, listed_values, rules_of, types_of
 
-DEEPEST_REFERENCE = 32
+MAX_REFERENCES = 32
 
-MOST_LABELS = 4096
+MAX_LABELS = 4096
 """A value with more labels is free: tokenizing the labels for each value would take too long."""
 
 LONGEST_FIXED = 2**16
@@ -40,26 +32,15 @@ more."""
 LONGEST_FOLLOWING = 32
 """Fixed text after a label is scored together with the label up to this length, in characters."""
 
-_OBJECT = ANNOTATIONS | {
-    *("type", "properties", "required", "additionalProperties", "minProperties", "maxProperties")
-}
-_ARRAY = frozenset(("type", "items", "prefixItems", "minItems", "maxItems")) | ANNOTATIONS
-_UNION = frozenset(("discriminator",)) | ANNOTATIONS
-_TYPE_NAMES: dict[type, tuple[str, ...]] = {
-    bool: ("boolean",),
-    int: ("integer", "number"),
-    float: ("number",),
-    str: ("string",),
-    list: ("array",),
-    dict: ("object",),
-    type(None): ("null",),
-}
+_OBJECT = frozenset(
+    ("type", "properties", "required", "additionalProperties", "minProperties", "maxProperties")
+)
+_ARRAY = frozenset(("type", "items", "prefixItems", "minItems", "maxItems", "uniqueItems"))
 _SCALAR = frozenset(b"-+.0123456789" + string.ascii_letters.encode())
 _AFTER_SCALAR = re.compile(rb"[^-+.0-9A-Za-z]")
 _ESCAPED = re.compile(r'\\[^"\\]|\x7f')
 _SPELLED_ONE_WAY = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 
-T = TypeVar("T")
 Steps: TypeAlias = "Generator[Steps | PlannedChoice | None, Any, Any]"
 """Reads a value: yields the reader of a part of it, and receives the result of this reader; the
 choice that comes next; or None if more text must be written first."""
@@ -100,261 +81,201 @@ class PlannedChoice:
 
 
 class SchemaPlan:
-    """The choices in the answers of one JSON Schema.
-
-    The schema must have passed :func:`.limits.checked_schema`, and must not change. `comma` and
-    `colon` are JSON's separators. `before` and `after` are fixed text around the JSON value.
-    """
+    """The choices in the answers of a JSON Schema that must not change. `comma` and `colon` are
+    JSON's separators, `before` and `after` fixed text around the value."""
 
     def __init__(
         self, schema: Any, comma: str = ",", colon: str = ":", before: str = "", after: str = ""
     ) -> None:
-        self.root = schema
+        self._document = SchemaDocument(schema)
         self.comma = comma
         self.colon = colon
         self.before = before
         self.after = after
         self._lock = threading.RLock()
-        # By the identity of a part.
-        self.forms: dict[int, _Form] = {}
-        self._labels: dict[int, list[Label] | None] = {}
-        self._alternatives: dict[int, list[tuple[str, Any]] | None] = {}
-        self._is_impossible: dict[int, bool] = {}
-        self._fields: dict[tuple[int, int, int, str], list[Label]] = {}
+        self._forms: dict[int, _Form] = {}  # by the identity of a part
+        self.root = schema
 
     def start(self) -> PlanReader:
         """Return the reader of a new answer."""
         return PlanReader(self)
 
+    def form(self, part: Any) -> _Form:
+        """Find out how the values of a part of the schema are read, once for each part."""
+        with self._lock:
+            form = self._forms.get(id(part))
+            if form is None:
+                form = self._forms[id(part)] = _Form(self, part)
+                # While they are computed, a part that contains itself is free.
+                form.labels = form.listed()
+            return form
+
     def resolved(self, part: Any) -> Any:
         """Return a schema itself, or the definition that its ``$ref`` points to."""
-        for _ in range(DEEPEST_REFERENCE):
+        for _ in range(MAX_REFERENCES):
             if not isinstance(part, Mapping) or "$ref" not in part:
                 return part
-            reference = part["$ref"]
-            if not ANNOTATIONS.issuperset(part.keys() - {"$ref"}) or not isinstance(reference, str):
+            if rules_of(part) != {"$ref"}:
                 return True
-            part = reference_target(self.root, reference)
+            part = self._document.target(part["$ref"])
         return True
 
-    def form(self, part: Any) -> _Form:
-        """Find out how the values of a part of the schema are read, and keep it in `forms`."""
-        whole = self.resolved(part)
-        if not isinstance(whole, Mapping):
-            return self.forms.setdefault(id(part), _Form(part, whole))
-        labels, alternatives = self.labels(whole), None
-        if not labels:
-            alternatives = self.alternatives(whole)
-        is_choice = bool(labels) or alternatives is not None
-        is_object = not is_choice and _is_simple_object(whole)
-        is_array = not is_choice and not is_object and _is_simple_array(whole)
-        form = _Form(part, whole, labels or (), alternatives, is_object, is_array)
-        return self.forms.setdefault(id(part), form)
+    def text(self, value: Any) -> str:
+        """Return a value as JSON, with the separators of this plan."""
+        json_text(value)  # checks the value
+        return json.dumps(value, ensure_ascii=False, separators=(self.comma, self.colon))
 
-    def labels(self, part: Any) -> list[Label] | None:
-        """Return the values of a resolved schema that lists them; None if it does not."""
-        if not isinstance(part, Mapping):
-            return None
-        return self._once(self._labels, self._listed, part)
 
-    def _once(
-        self, known: dict[int, T | None], find: Callable[[Any], T | None], part: Any
-    ) -> T | None:
-        """Return `find(part)`, computed once. A recursive call meanwhile returns None."""
-        with self._lock:
-            if id(part) not in known:
-                known[id(part)] = None
-                known[id(part)] = find(part)
-            return known[id(part)]
+class _Form:
+    """How the values of a part of a schema are read: by `labels`, by `alternatives`, or as an
+    object or array. All other values are free."""
 
-    def _listed(self, part: Mapping[str, Any]) -> list[Label] | None:
-        keywords = part.keys() - ANNOTATIONS
-        values: Sequence[Any]
-        if "enum" in keywords and keywords <= {"type", "enum"}:
-            values = part["enum"]
-        elif "const" in keywords and keywords <= {"type", "const"}:
-            values = [part["const"]]
-        elif keywords == {"type"}:
-            of_name: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
-            names = _listed_types(part)
-            values = [value for name in names for value in of_name.get(name, ())]
-            if not of_name.keys() >= set(names):
-                return None
-        else:
-            return self._union(part)
-        types = set(_listed_types(part))
+    def __init__(self, plan: SchemaPlan, part: Any) -> None:
+        self.part = part  # keeps it alive, because its id is a key
+        whole = plan.resolved(part)
+        self.whole: Mapping[str, Any] = whole if isinstance(whole, Mapping) else {}
+        self.is_forbidden = whole is False or self.whole.get("enum") == []
+        self.labels: Sequence[Label] | None = None  # None = they are not listed
+        self._plan = plan
+        self._fields: dict[tuple[int, int, str], list[Label]] = {}
+
+    @lazy_property
+    def is_object(self) -> bool:
+        part = self.whole
+        fields, required = part.get("properties", {}), part.get("required", ())
+        is_closed = part.get("additionalProperties", True) is False
+        least, most = part.get("minProperties", 0), part.get("maxProperties", math.inf)
+        return (
+            part.get("type") == "object"
+            and rules_of(part) <= _OBJECT
+            and all(name in fields for name in required)
+            and least <= (len(fields) if is_closed else len(required))
+            and most >= (len(fields) if is_closed else math.inf)
+        )
+
+    @lazy_property
+    def is_array(self) -> bool:
+        is_list = self.whole.get("type") == "array" and rules_of(self.whole) <= _ARRAY
+        return is_list and not isinstance(self.whole.get("items"), list)
+
+    def listed(self) -> list[Label] | None:
+        """Return the values if the schema lists them; the grammar may allow fewer."""
+        values = listed_values(self.whole)
+        if values is None and rules_of(self.whole) == {"type"}:
+            of_type: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
+            names = types_of(self.whole)
+            if of_type.keys() >= set(names):
+                values = [value for name in names for value in of_type[name]]
+        if values is None:
+            return self._union()
         try:
-            found = {
-                label.text: label
-                for value in values
-                if "type" not in part or not types.isdisjoint(_TYPE_NAMES[type(value)])
-                for label in (self._label(value),)
-            }
+            labels = {label.text: label for label in map(self._label, values)}
         except InvalidArgumentError:
             return None
-        return list(found.values()) if len(found) <= MOST_LABELS else None
+        return list(labels.values()) if len(labels) <= MAX_LABELS else None
 
-    def _union(self, part: Mapping[str, Any]) -> list[Label] | None:
-        """Return the values of alternatives that all list theirs.
+    def _label(self, value: Any) -> Label:
+        text = self._plan.text(_as_written(value))
+        if _ESCAPED.search(text):
+            raise InvalidArgumentError("a character can be written in several ways")
+        return Label(text, text[:-1] if isinstance(value, str) and value else text, value)
 
-        A value that two alternatives of a ``oneOf`` list is not allowed.
-        """
+    def _union(self) -> list[Label] | None:
+        """Return the values of alternatives that all list theirs. Two of a ``oneOf`` may not have
+        the same."""
         listed: list[Label] = []
-        for each in _alternatives_of(part):
-            labels = self.labels(self.resolved(each))
-            if labels is None or len(listed) > MOST_LABELS:
+        for part in alternatives_of(self.whole):
+            labels = self._plan.form(part).labels
+            if labels is None or len(listed) > MAX_LABELS:
                 return None
             listed += labels
         counts = Counter(label.text for label in listed)
-        most = 1 if "oneOf" in part else len(listed)
-        found = {label.text: label for label in listed if counts[label.text] <= most}
-        return list(found.values()) or None
+        most = 1 if "oneOf" in self.whole else len(listed)
+        allowed = {label.text: label for label in listed if counts[label.text] <= most}
+        return list(allowed.values()) or None
 
-    def alternatives(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
-        """Return a schema's alternatives, each with the fixed text at its beginning.
-
-        None if the schema has no alternatives, or if these texts do not tell them apart.
-        """
-        return self._once(self._alternatives, self._told_apart, part)
-
-    def _told_apart(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
-        found: list[tuple[str, Any]] = []
-        for each in _alternatives_of(part):
-            each = self.resolved(each)
-            labels = self.labels(each)
-            if labels is not None:
-                found += [(label.text, {"const": label.value}) for label in labels]
-            elif opening := self.opening(each):
-                found.append((opening, each))
+    @lazy_property
+    def alternatives(self) -> list[tuple[str, _Form]] | None:
+        """The alternatives and the fixed text at the beginning of each; None if two texts may be
+        equal."""
+        found: list[tuple[str, _Form]] = []
+        for part in alternatives_of(self.whole):
+            form = self._plan.form(part)
+            if form.labels is not None:
+                parts = ((label.text, {"const": label.value}) for label in form.labels)
+                found += [(text, self._plan.form(part)) for text, part in parts]
+            elif opening := form.opening():
+                found.append((opening, form))
             else:
                 return None
         texts = sorted(opening for opening, _ in found)
         is_clear = not any(after.startswith(text) for text, after in pairwise(texts))
         return found if is_clear and len(found) > 1 else None
 
-    def opening(self, part: Any, depth: int = 0) -> str:
-        """Return the fixed text with which every value begins; empty if there is none.
-
-        A string has none, because one token may contain the quote and the letters after it.
-        """
-        part = self.resolved(part)
-        if not isinstance(part, Mapping) or depth > DEEPEST_REFERENCE:
+    def opening(self, depth: int = 0) -> str:
+        """Return the fixed text at the beginning of every value. It is empty for strings, because
+        one token may contain the quote and the letters after it."""
+        if depth > MAX_REFERENCES:
             return ""
-        labels = self.labels(part)
-        if labels is not None:
-            return labels[0].text if len(labels) == 1 else ""
-        if _is_simple_object(part):
-            first, *others = self.fields_at(part, 0, 0, "")
+        if self.labels is not None:
+            return self.labels[0].text if len(self.labels) == 1 else ""
+        if self.is_object:
+            first, *others = self.fields_at(0, 0, "")
             if others:
                 return ""
-            inner = part.get("properties", {}).get(first.value)
-            return first.text + ("" if inner is None else self.opening(inner, depth + 1))
-        if _is_simple_array(part) and part.get("minItems", 0) > 0:
-            return "[" + self.opening(_item(part, 0), depth + 1)
+            known = first.value in self.whole.get("properties", {})
+            return first.text + (self.field(first.value).opening(depth + 1) if known else "")
+        if self.is_array and self.whole.get("minItems", 0) > 0:
+            item = self.item(0)
+            return "[" + ("" if item is None else item.opening(depth + 1))
         return ""
 
-    def fields_at(
-        self, part: Mapping[str, Any], index: int, n_written: int, following: str
-    ) -> list[Label]:
-        """Return what may come after the first `index` declared fields of an object.
+    def first_text(self) -> str:
+        return self.opening() or ('"' if self.whole.get("type") == "string" else "")
 
-        This is a field, or the end of the object. A field that is not declared is a label that ends
-        after the first quote of its name, and has the value True. `n_written` is the number of
-        fields in the object so far.
-        """
-        n_written = min(n_written, max(part.get("minProperties", 0), 1))  # more make no difference
-        key = id(part), index, n_written, following
+    def field(self, name: str) -> _Form:
+        others = self.whole.get("additionalProperties", True)
+        return self._plan.form(self.whole.get("properties", {}).get(name, others))
+
+    def item(self, index: int) -> _Form | None:
+        """Return the form of an item; None if the array must end before it."""
+        part = self.whole
+        if index >= part.get("maxItems", index + 1):
+            return None
+        first = part.get("prefixItems", ())
+        form = self._plan.form(first[index] if index < len(first) else part.get("items", True))
+        is_optional = index >= part.get("minItems", 0)
+        return None if form.part is False or (is_optional and form.is_forbidden) else form
+
+    def fields_at(self, index: int, n_written: int, following: str) -> list[Label]:
+        """Return what may come after the first `index` declared fields of an object that has
+        `n_written` fields: a field, or the end. The label of a field that is not declared ends
+        after the first quote of its name."""
+        least = self.whole.get("minProperties", 0)
+        key = index, min(n_written, max(least, 1)), following  # more make no difference
         if key not in self._fields:
-            self._fields[key] = self._found_fields(part, index, n_written, following)
+            self._fields[key] = self._labels_at(*key)
         return self._fields[key]
 
-    def _found_fields(
-        self, part: Mapping[str, Any], index: int, n_written: int, following: str
-    ) -> list[Label]:
-        before = self.comma if n_written else "{"
-        required, least = part.get("required", ()), part.get("minProperties", 0)
-        names = list(part.get("properties", {}))
-        found: list[Label] = []
+    def _labels_at(self, index: int, n_written: int, following: str) -> list[Label]:
+        before = self._plan.comma if n_written else "{"
+        required, least = self.whole.get("required", ()), self.whole.get("minProperties", 0)
+        names = list(self.whole.get("properties", {}))
+        labels: list[Label] = []
         for i, name in enumerate(names[index:], index):
-            if self.is_impossible(part["properties"][name]):
-                if name in required:
-                    raise _LostError
+            if self.field(name).is_forbidden:
                 continue
             if n_written + len(names) - i < least:
-                return found
-            text = before + self._text(name)
-            found.append(Label(text + self.colon, text[:-1] if name else text, name))
+                return labels
+            text = before + self._plan.text(name)
+            labels.append(Label(text + self._plan.colon, text[:-1] if name else text, name))
             if name in required:
-                return found
+                return labels
         close = "}" if n_written else "{}"
         end = [Label(close, _shortened(close + following), None)] if n_written >= least else []
-        if part.get("additionalProperties", True) is False:
-            return [*found, *end]
+        if self.whole.get("additionalProperties", True) is False:
+            return [*labels, *end]
         return [Label(f'{before}"', f'{before}"', True), *end]
-
-    def _text(self, value: Any) -> str:
-        json_text(value)  # checks the value
-        return json.dumps(value, ensure_ascii=False, separators=(self.comma, self.colon))
-
-    def _label(self, value: Any) -> Label:
-        """Return the label of a value; raise InvalidArgumentError if it has several spellings."""
-        text = self._text(_as_written(value))
-        if _ESCAPED.search(text):
-            raise InvalidArgumentError("a character can be written in several ways")
-        return Label(text, text[:-1] if isinstance(value, str) and value else text, value)
-
-    def is_impossible(self, part: Any) -> bool:
-        """Return whether it is obvious that no value matches. llguidance leaves such fields out."""
-        part = self.resolved(part)
-        with self._lock:
-            if id(part) not in self._is_impossible:
-                self._find_impossible(part)
-            return self._is_impossible[id(part)]
-
-    def _find_impossible(self, part: Any) -> None:
-        """Find out whether a resolved schema, and each schema that it needs, is impossible.
-
-        Schemas can need each other. So all of them count as possible at first, and the loop runs
-        until it finds no more impossible ones.
-        """
-        needs: dict[int, list[list[Any]]] = {}
-        reached = [part]
-        for each in reached:
-            if id(each) not in needs:
-                needs[id(each)] = [[self.resolved(one) for one in need] for need in _needs(each)]
-                if self.labels(each) == []:
-                    needs[id(each)].append([])
-                reached += itertools.chain.from_iterable(needs[id(each)])
-        self._is_impossible.update(dict.fromkeys(needs, False))
-        found = True
-        while found:
-            found = False
-            for key in reversed(needs):
-                if not self._is_impossible[key] and any(
-                    all(self._is_impossible[id(one)] for one in need) for need in needs[key]
-                ):
-                    self._is_impossible[key] = found = True
-
-    def first_text(self, item: Any) -> str:
-        """Return the fixed text at the beginning of an item after a comma or a bracket."""
-        part = self.resolved(item)
-        is_text = isinstance(part, Mapping) and part.get("type") == "string"
-        return self.opening(part) or ('"' if is_text else "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How the values of a part of a schema are read: at most one of the last four fields is set.
-
-    `whole` is the resolved `part`. `part` is stored to keep it alive, because its id is a key.
-    """
-
-    part: Any
-    whole: Any
-    labels: Sequence[Label] = ()
-    alternatives: Sequence[tuple[str, Any]] | None = None
-    is_object: bool = False
-    is_array: bool = False
 
 
 class _LostError(Exception):
@@ -377,8 +298,6 @@ class PlanReader:
         Whether nothing of the choice is written, and `fixed` begins with a whole character.
     is_at_end : bool
         Whether only `fixed` is missing, and it begins with a whole character.
-    used : list of bytes
-        If the name of the next field is free: the names that it cannot have, as JSON.
     """
 
     def __init__(self, plan: SchemaPlan) -> None:
@@ -388,8 +307,6 @@ class PlanReader:
         self._plan = plan
         self._text = bytearray()
         self._at = 0  # everything before this offset has been read; `fixed` counts as written
-        self._name_at = 0  # where the name of the next field begins, if it is free
-        self.used: list[bytes] = []
         self._chosen: int | None = None
         self._string: JsonScanner | None = None  # of a free value
         # The values that are being read, innermost last. The reader resumes only the innermost.
@@ -401,12 +318,6 @@ class PlanReader:
         """The text after the beginning of `choice` that a free token has already written."""
         return bytes(self._text[self._at :])
 
-    @property
-    def repeats(self) -> list[bytes]:
-        """The texts that would end the name of a field which the object already has."""
-        begun = bytes(self._text[self._name_at :])
-        return [name[len(begun) :] for name in self.used if name.startswith(begun)]
-
     def push(self, data: bytes) -> None:
         """Add text that was written without the reader's choices."""
         self._text += data
@@ -416,13 +327,13 @@ class PlanReader:
             return
         n = min(len(data), len(self.fixed))
         if self.fixed[:n] != data[:n]:
-            self._give_up()
+            self.give_up()
         else:
             self.fixed = self.fixed[n:]
         if self._open and not self.fixed:
             self._resume()
         elif self.choice is not None or self.is_over:
-            self._look()
+            self._set_position()
 
     def choose(self, index: int) -> None:
         """Replace `beyond` by `fixed` and the scored text of a label of `choice`."""
@@ -436,7 +347,6 @@ class PlanReader:
         self._resume()
 
     def _resume(self) -> None:
-        """Read as far as possible."""
         result = None
         try:
             while self._open:
@@ -454,19 +364,18 @@ class PlanReader:
             else:
                 self.choice, self.is_over = None, True
         except (_LostError, RecursionError):
-            self._give_up()
+            self.give_up()
         self.is_at_choice = self.is_at_end = False
         if self.choice is not None or self.is_over:
-            self._look()
+            self._set_position()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Treat the rest of the answer as free."""
         self.choice, self.fixed = None, b""
-        self.is_at_choice = False
+        self.is_at_choice = self.is_at_end = self.is_over = False
         self._open.clear()
 
-    def _look(self) -> None:
-        """Find out whether the answer is at a choice or at its end."""
+    def _set_position(self) -> None:
         begins_whole = not self.fixed or self.fixed[0] & 0xC0 != 0x80
         nothing_beyond = len(self._text) <= self._at
         self.is_at_choice = self.choice is not None and nothing_beyond and begins_whole
@@ -486,7 +395,6 @@ class PlanReader:
         self._at += len(data)
 
     def _one_of(self, path: str, labels: Sequence[Label], is_value: bool = False) -> Steps:
-        """Read one of the labels, and return it."""
         if len(labels) == 1:
             self._expect(labels[0].text)
             return labels[0]
@@ -514,10 +422,7 @@ class PlanReader:
         return max(written, key=lambda label: len(label.text))
 
     def _free(self) -> Steps:
-        """Read a value of any kind, and return it.
-
-        A number or a word ends where other text begins.
-        """
+        """Read a value of any kind. A number or a word ends where other text begins."""
         begin = self._at
         while len(self._text) <= begin:
             yield None
@@ -539,35 +444,32 @@ class PlanReader:
 
     def _answer(self) -> Steps:
         self._expect(self._plan.before)
-        yield self._value(self._plan.root, "", self._plan.after)
+        yield self._value(self._plan.form(self._plan.root), "", self._plan.after)
         self._expect(self._plan.after)
 
-    def _value(self, part: Any, path: str, following: str) -> Steps:
+    def _value(self, form: _Form, path: str, following: str) -> Steps:
         """Read a value. `following` is the fixed text after it, as far as it is known."""
-        form = self._plan.forms.get(id(part)) or self._plan.form(part)
         if form.labels:
             return self._one_of(path, form.labels, is_value=True)
         if form.alternatives is not None:
             return self._alternative(form.alternatives, path, following)
         if form.is_object:
-            return self._object(form.whole, path, following)
-        return self._array(form.whole, path, following) if form.is_array else self._free()
+            return self._object(form, path, following)
+        return self._array(form, path, following) if form.is_array else self._free()
 
     def _alternative(
-        self, alternatives: Sequence[tuple[str, Any]], path: str, following: str
+        self, alternatives: Sequence[tuple[str, _Form]], path: str, following: str
     ) -> Steps:
         openings = [Label(text, text, text) for text, _ in alternatives]
         found = yield self._one_of(f"{path}?", openings)
         self._at -= len(found.text.encode())
         yield self._value(dict(alternatives)[found.text], path, following)
 
-    def _object(self, part: Mapping[str, Any], path: str, following: str) -> Steps:
-        fields: Mapping[str, Any] = part.get("properties", {})
-        names = list(fields)
-        others = part.get("additionalProperties", True)
-        index, n, used = 0, 0, list[bytes]()
+    def _object(self, form: _Form, path: str, following: str) -> Steps:
+        names = list(form.whole.get("properties", {}))
+        index, n = 0, 0
         prefix = f"{path}." if path else ""
-        labels = self._plan.fields_at(part, index, n, following)
+        labels = form.fields_at(index, n, following)
         while True:
             if len(labels) == 1:
                 found = labels[0]
@@ -580,59 +482,51 @@ class PlanReader:
                 return
             if name is True:
                 self._at -= 1  # its quote
-                self._name_at, self.used = self._at, used
                 name = read_json((yield self._free()).decode())
-                self.used = []
                 self._expect(self._plan.colon)
             index = names.index(name) + 1 if name in names[index:] else len(names)
             n += 1
-            if others is not False:
-                used.append(json_text(name).encode())
-            labels = self._plan.fields_at(part, index, n, following)
+            labels = form.fields_at(index, n, following)
             only = labels[0].certain if len(labels) == 1 else ""
-            yield self._value(fields.get(name, others), prefix + name, only)
+            yield self._value(form.field(name), prefix + name, only)
 
-    def _array(self, part: Mapping[str, Any], path: str, following: str) -> Steps:
-        least, n, before = part.get("minItems", 0), 0, ""
+    def _array(self, form: _Form, path: str, following: str) -> Steps:
+        least, n, before = form.whole.get("minItems", 0), 0, ""
         prefix = f"{path}." if path else ""
         end = Label("]", _shortened("]" + following), False)
+        is_unique, written = form.whole.get("uniqueItems") is True, list[Label]()
         self._expect("[")
-        while True:
-            item, item_path = _item(part, n), f"{prefix}{n}"
-            if item is not None and n >= least and self._plan.is_impossible(item):
-                item = None
-            begins = before + self._plan.first_text(item)
-            if item is None:
-                found = end
-                self._expect(end.text)
-            elif n < least:
-                found = Label(before, before, True)
+        while (item := form.item(n)) is not None:
+            item_path, begins = f"{prefix}{n}", before + item.first_text()
+            if n < least:
                 self._expect(before)
-            elif begins:
-                found = yield self._one_of(f"{item_path}?", [Label(before, begins, True), end])
-            else:  # the first item begins in several ways
-                found = yield self._written_of([Label("", "", True), end])
-                self._at += len(found.text)
-            if not found.value:
-                return
+            else:
+                labels = [Label(before, begins, True), end]
+                if begins:
+                    found = yield self._one_of(f"{item_path}?", labels)
+                else:  # the first item begins in several ways
+                    found = yield self._written_of(labels)
+                    self._at += len(found.text)
+                if not found.value:
+                    return
             n, before = n + 1, self._plan.comma
-            yield self._value(item, item_path, "")
+            if is_unique and item.labels:
+                left = [label for label in item.labels if label not in written]
+                written.append((yield self._one_of(item_path, left, is_value=True)))
+            else:
+                yield self._value(item, item_path, "")
+        self._expect(end.text)
 
 
 @functools.lru_cache(maxsize=128)
 def plan_of_text(
     text: str, comma: str = ",", colon: str = ":", before: str = "", after: str = ""
 ) -> SchemaPlan | None:
-    """Return the plan of a schema, given as the text that :func:`.limits.checked_schema` returned.
-
-    The other parameters are as in :class:`SchemaPlan`. None if the schema sets llguidance's own
-    options, which may allow white space.
-    """
+    """Return the plan of a schema, given as JSON; None if it sets llguidance's own options, which
+    may allow white space."""
     if '"x-guidance"' in text:
         return None
-    schema = json.loads(text)
-    list_few_numbers([part for _, part in schema_parts(schema)])
-    return SchemaPlan(schema, comma, colon, before, after)
+    return SchemaPlan(json.loads(text), comma, colon, before, after)
 
 
 def _as_written(value: Any) -> Any:
@@ -651,62 +545,3 @@ def _as_written(value: Any) -> Any:
 
 def _shortened(text: str) -> str:
     return text[:LONGEST_FOLLOWING]
-
-
-def _alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the alternatives of a schema that consists only of alternatives."""
-    keywords = part.keys() - _UNION
-    if len(keywords) == 1 and keywords <= {"anyOf", "oneOf"}:
-        alternatives: Sequence[Any] = part[next(iter(keywords))]
-        return alternatives
-    return ()
-
-
-def _needs(part: Any) -> list[list[Any]]:
-    """Return lists of schemas: `part` is impossible if all schemas of one list are."""
-    if not isinstance(part, Mapping):
-        return [[]] if part is False else []
-    limits = ("minimum", "maximum"), ("minItems", "maxItems"), ("minLength", "maxLength")
-    if any(part.get(low, -math.inf) > part.get(high, math.inf) for low, high in limits):
-        return [[]]
-    if alternatives := _alternatives_of(part):
-        return [list(alternatives)]
-    if _is_simple_object(part):
-        return [[part["properties"][name]] for name in part.get("required", ())]
-    least = int(part.get("minItems", 0))  # 2.0 is a whole number, too
-    if _is_simple_array(part) and least <= DEEPEST_REFERENCE:
-        items = (_item(part, i) for i in range(least))
-        return [[] if item is None else [item] for item in items]
-    return []
-
-
-def _listed_types(part: Mapping[str, Any]) -> list[str]:
-    types = part.get("type", [])
-    return [types] if isinstance(types, str) else list(types)
-
-
-def _is_simple_object(part: Mapping[str, Any]) -> bool:
-    fields, required = part.get("properties", {}), part.get("required", ())
-    is_closed = part.get("additionalProperties", True) is False
-    least, most = part.get("minProperties", 0), part.get("maxProperties", math.inf)
-    return (
-        part.get("type") == "object"
-        and _OBJECT.issuperset(part)
-        and all(name in fields for name in required)
-        and least <= (len(fields) if is_closed else len(required))
-        and most >= (len(fields) if is_closed else math.inf)
-    )
-
-
-def _is_simple_array(part: Mapping[str, Any]) -> bool:
-    is_list = part.get("type") == "array" and _ARRAY.issuperset(part)
-    return is_list and not isinstance(part.get("items"), list)
-
-
-def _item(part: Mapping[str, Any], index: int) -> Any:
-    """Return the schema of an item; None if the array must end before it."""
-    if index >= part.get("maxItems", index + 1):
-        return None
-    first = part.get("prefixItems", ())
-    item = first[index] if index < len(first) else part.get("items", True)
-    return None if item is False else item

@@ -3,198 +3,305 @@
 from __future__ import annotations
 
 import functools
-import graphlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
+from .._lazy import lazy_property
 from ..errors import InvalidArgumentError
-from .limits import pointer_part
-
-ANNOTATIONS = frozenset(
-    (
-        *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description"),
-        *("examples", "readOnly", "title", "writeOnly"),
-    )
-)
-"""The keywords that do not restrict the values of a schema."""
+from .compile_time import check_time
+from .json_text import json_parts, pointer_part
+from .number_values import list_few_numbers
+from .patterns import strings_of
 
 JSON_TYPES = ("object", "array", "null", "boolean", "number", "string")
 """All JSON types; integers are numbers."""
 
 MAX_DEPTH = 20  # levels of references and alternatives
 
-MOST_FORMS = 16
+MAX_FORMS = 16
 """The maximum number of alternatives of an object that are kept apart."""
 
-_IN_ONE = (
+_IN_ONE = {
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
     *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
-)
-_IN_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_BY_NAME = ("dependencies", "dependentSchemas", "patternProperties", "properties")
+}
+_IN_LIST = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
+_BY_NAME = {"dependencies", "dependentSchemas", "patternProperties", "properties"}
 DEFINITIONS = ("$defs", "definitions")
 
-_CLOSABLE = ANNOTATIONS | {"type", "properties", "required", "minProperties", "maxProperties"}
-_OF_PARTS = frozenset(
-    ("additionalProperties", "items", "patternProperties", "prefixItems", "properties")
-)
+_CLOSABLE = {"type", "properties", "required", "minProperties", "maxProperties"}
+_OF_PARTS = {"additionalProperties", "items", "patternProperties", "prefixItems", "properties"}
 """The keywords whose schemas alone describe an item or a property."""
 
-_OF_SAME_VALUE = frozenset(
-    (
-        *("$ref", "allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not"),
-        *("oneOf", "then"),
-    )
-)
+_OF_OBJECTS = {
+    *("additionalProperties", "maxProperties", "minProperties", "patternProperties"),
+    *("properties", "propertyNames", "required", "unevaluatedProperties"),
+}
+"""The keywords that only concern objects."""
+
+OF_SAME_VALUE = {
+    *("$ref", "allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not"),
+    *("oneOf", "then"),
+}
 """The keywords whose schemas describe the same value as the schema around them."""
 
+_RULES = (
+    _IN_ONE
+    | _IN_LIST
+    | _BY_NAME
+    | _OF_OBJECTS
+    | OF_SAME_VALUE
+    | {
+        *("$dynamicRef", "$recursiveRef", "const", "dependentRequired", "enum", "exclusiveMaximum"),
+        *("exclusiveMinimum", "format", "maxContains", "maxItems", "maxLength", "maximum"),
+        *("minContains", "minItems", "minLength", "minimum", "multipleOf", "pattern", "type"),
+        "uniqueItems",
+    }
+)
+"""All keywords that restrict the values of a schema."""
 
-# ---- the parts of a schema ---------------------------------------------------------------------
-
-
-def schema_parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the schema and all subschemas that may apply to a value, with their JSON pointers.
-
-    A definition is yielded once, where the first ``$ref`` names it. A reference that is not a plain
-    JSON pointer may mean any definition.
-    """
-    pending: list[tuple[str, Any]] = [("", schema)]
-    seen: set[str] = set()
-    others = definitions(schema)  # those that no reference has named
-    while pending:
-        pointer, part = pending.pop()
-        if pointer in seen or not isinstance(part, dict):
-            continue
-        seen.add(pointer)
-        yield pointer, part
-        if others and has_unknown_target(schema, part):
-            pending, others = [*others, *pending], []
-        inner = [(pointer, each) for _, pointer, each in subschemas(schema, pointer, part)]
-        pending += reversed(inner)
+Part = dict[str, Any]
 
 
-def definitions(schema: dict[str, Any] | bool) -> list[tuple[str, Any]]:
-    """Return the definitions of a schema, with their JSON pointers."""
-    if not isinstance(schema, dict):  # True or False
-        return []
-    return [each for name in DEFINITIONS for each in _named(f"/{name}", schema.get(name))]
+class SchemaDocument:
+    """A JSON Schema whose parts are found by keywords and by `references`. Parts may be changed
+    meanwhile."""
+
+    def __init__(self, root: Any, references: Sequence[str] = ("$ref",)) -> None:
+        self.root = root
+        self._references = references
+
+    # ---- the parts of a schema -------------------------------------------------------------------
+
+    def parts(self) -> Iterator[tuple[str, Part]]:
+        """Yield the schema and all subschemas that may apply to a value, with their JSON pointers.
+        A definition is yielded where the first reference names it."""
+        pending: list[tuple[str, Any]] = [("", self.root)]
+        seen: set[str] = set()
+        while pending:
+            pointer, part = pending.pop()
+            if pointer in seen or not isinstance(part, dict):
+                continue
+            seen.add(pointer)
+            check_time()
+            yield pointer, part
+            pending += reversed([(at, inner) for _, at, inner in self.inner(pointer, part)])
+
+    def inner(self, pointer: str, part: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+        """Yield the schemas directly inside a schema, and the targets of its references: the
+        keyword, the JSON pointer and the schema."""
+        for key, value in part.items():
+            listed: Iterable[tuple[str, Any]] = ()
+            if key in self._references and isinstance(value, str):
+                listed = self.targets(value)
+            elif key in _IN_LIST and isinstance(value, list):
+                listed = ((f"{pointer}/{key}/{i}", inner) for i, inner in enumerate(value))
+            elif key in _BY_NAME and isinstance(value, dict):
+                names = value.items()
+                listed = ((f"{pointer}/{key}/{pointer_part(name)}", each) for name, each in names)
+            elif key in _IN_ONE:
+                listed = [(f"{pointer}/{key}", value)]
+            yield from ((key, *each) for each in listed)
+
+    def targets(self, reference: str) -> list[tuple[str, Any]]:
+        """Return all schemas that a reference may name, with their JSON pointers. There may be
+        several, because the base of its URI is not known here."""
+        uri, _, fragment = reference.partition("#")
+        fragment = unquote(fragment)
+        if fragment and not fragment.startswith("/"):
+            return self._anchors.get(fragment, [])
+        roots = [(at, part) for own, at, part in self._resources if _may_name(uri, own)]
+        found = ((at + fragment, target_at(part, fragment)) for at, part in roots)
+        return [(pointer, target) for pointer, target in found if target is not None]
+
+    def target(self, reference: Any) -> Any:
+        """Return the first schema that a reference may name; None if there is none."""
+        found = self.targets(reference) if isinstance(reference, str) else ()
+        return found[0][1] if found else None
+
+    @lazy_property
+    def _resources(self) -> list[tuple[str, str, Part]]:
+        named = [
+            (part[name].partition("#")[0], pointer, part)
+            for pointer, part in self._named_parts
+            for name in ("$id", "id")
+            if isinstance(part.get(name), str)
+        ]
+        return [("", "", self.root), *named]
+
+    @lazy_property
+    def _anchors(self) -> dict[str, list[tuple[str, Part]]]:
+        anchors: dict[str, list[tuple[str, Part]]] = {}
+        for pointer, part in self._named_parts:
+            ids = (part.get(name) for name in ("$id", "id"))
+            fragments = [each.partition("#")[2] for each in ids if isinstance(each, str)]
+            for anchor in (*fragments, part.get("$anchor"), part.get("$dynamicAnchor")):
+                if isinstance(anchor, str) and anchor:
+                    anchors.setdefault(anchor, []).append((pointer, part))
+        return anchors
+
+    @lazy_property
+    def _named_parts(self) -> list[tuple[str, Part]]:
+        names = {"$anchor", "$dynamicAnchor", "$id", "id"}
+        parts = json_parts(self.root)
+        return [(at, part) for at, part in parts if isinstance(part, dict) and part.keys() & names]
+
+    # ---- the values that a schema allows ---------------------------------------------------------
+
+    def alternatives(
+        self, schema: Any, depth: int = 0, seen: set[str] | None = None
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the simple schemas that a schema consists of. Each reference is followed only once,
+        because their number may grow exponentially; `seen` has those that have been followed."""
+        seen = set() if seen is None else seen
+        if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+            yield {}
+            return
+        if isinstance(schema.get("$ref"), str):
+            if schema["$ref"] not in seen:
+                seen.add(schema["$ref"])
+                yield from self.alternatives(self.target(schema["$ref"]), depth + 1, seen)
+            return
+        lists = (schema.get(keyword) for keyword in ("anyOf", "oneOf", "allOf"))
+        branches = [branch for listed in lists if isinstance(listed, list) for branch in listed]
+        if not branches or any(key in schema for key in ("type", "enum", "const", "properties")):
+            yield schema
+        for branch in branches:
+            yield from self.alternatives(branch, depth + 1, seen)
+
+    def types(self, schema: Any) -> set[str]:
+        """Return the JSON types that a schema allows."""
+        allowed: set[str] = set()
+        for each in self.alternatives(schema):
+            if (values := listed_values(each)) is not None:
+                allowed.update(map(json_type, values))
+            elif "type" in each:
+                allowed.update("number" if kind == "integer" else kind for kind in types_of(each))
+            elif "properties" in each:
+                allowed.add("object")
+            else:
+                return set(JSON_TYPES)
+        return allowed & set(JSON_TYPES)
+
+    def values(self, schema: Any) -> list[Any] | None:
+        """Return the values of ``enum`` and ``const``; None if the schema allows other values."""
+        values: list[Any] = []
+        for each in self.alternatives(schema):
+            if (listed := listed_values(each)) is None:
+                return None
+            values += listed
+        return values
+
+    def inside(self, schema: Any, key: str | int) -> Any:
+        """Return the schema of a member of an object, or of an item of an array."""
+        is_member = isinstance(key, str)
+        first, others = (
+            ("properties", "additionalProperties") if is_member else ("prefixItems", "items")
+        )
+        found = []
+        for each in self.alternatives(schema):
+            known = each.get(first, ())
+            if key in (range(len(known)) if isinstance(known, list) else known):
+                found.append(known[key])
+            elif others in each and not (is_member and isinstance(each[others], bool)):
+                found.append(each[others])
+        return {"anyOf": found} if found else {}
+
+    def object_forms(
+        self, schema: Any, known: dict[int, tuple[ObjectForm, ...]] | None = None
+    ) -> tuple[ObjectForm, ...]:
+        """Return the alternatives of an object; empty if no value of the schema is an object. If
+        they are too many, one form requires what all of them require."""
+        known = {} if known is None else known
+        if not isinstance(schema, Mapping):
+            return (ObjectForm((), frozenset()),)
+        if id(schema) not in known:
+            known[id(schema)] = ()  # a schema that refers to itself adds nothing
+            known[id(schema)] = self._forms(schema, known)
+        return known[id(schema)]
+
+    def _forms(
+        self, schema: Mapping[str, Any], known: dict[int, tuple[ObjectForm, ...]]
+    ) -> tuple[ObjectForm, ...]:
+        if "type" in schema and "object" not in types_of(schema):
+            return ()
+        names, required = schema.get("properties", ()), schema.get("required", ())
+        forms: tuple[ObjectForm, ...] = (ObjectForm(tuple(names), frozenset(required)),)
+        groups = [[each] for each in schema.get("allOf", ())]
+        groups += [schema[keyword] for keyword in ("anyOf", "oneOf") if keyword in schema]
+        if isinstance(schema.get("$ref"), str):
+            groups.append([self.target(schema["$ref"])])
+        for group in groups:
+            others = [form for each in group for form in self.object_forms(each, known)]
+            forms = tuple(dict.fromkeys(form.and_(other) for form in forms for other in others))
+            if len(forms) > MAX_FORMS:
+                names = dict.fromkeys(name for form in forms for name in form.names)
+                required = frozenset.intersection(*(form.required for form in forms))
+                forms = (ObjectForm(tuple(names), required),)
+        return forms
 
 
-def has_unknown_target(root: dict[str, Any], part: dict[str, Any]) -> bool:
-    """Return whether a schema has a ``$ref`` that is not a plain JSON pointer to a target."""
-    reference = part.get("$ref")
-    return isinstance(reference, str) and reference_target(root, reference) is None
+@dataclass(frozen=True)
+class ObjectForm:
+    """The properties of an object in one of its alternatives, in the order of the schema."""
+
+    names: tuple[str, ...]
+    required: frozenset[str]
+
+    def and_(self, other: ObjectForm) -> ObjectForm:
+        """Return the form of an object that has both forms."""
+        names = dict.fromkeys((*self.names, *other.names))
+        return ObjectForm(tuple(names), self.required | other.required)
 
 
-def subschemas(
-    root: dict[str, Any], pointer: str, part: dict[str, Any]
-) -> Iterator[tuple[str, str, Any]]:
-    """Yield the schemas directly inside a schema: the keyword, the JSON pointer and the schema.
-
-    The target of a ``$ref`` counts as one of them.
-    """
-    for key, value in part.items():
-        found: Iterable[tuple[str, Any]] = ()
-        if key == "$ref" and isinstance(value, str):
-            found = [(value[1:], reference_target(root, value))]
-        elif key in _IN_LIST and isinstance(value, list):
-            found = ((f"{pointer}/{key}/{i}", each) for i, each in enumerate(value))
-        elif key in _BY_NAME:
-            found = _named(f"{pointer}/{key}", value)
-        elif key in _IN_ONE:
-            found = [(f"{pointer}/{key}", value)]
-        yield from ((key, inner_pointer, each) for inner_pointer, each in found)
+def rules_of(part: Mapping[str, Any]) -> set[str]:
+    """Return the keywords of a schema that restrict its values. It may have others."""
+    return _RULES.intersection(part)
 
 
-def _named(pointer: str, parts: Any) -> list[tuple[str, Any]]:
-    named = parts.items() if isinstance(parts, dict) else ()
-    return [(f"{pointer}/{pointer_part(name)}", each) for name, each in named]
+def alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the alternatives of a schema without other rules. A schema that is only a reference is
+    its own alternative."""
+    keywords = rules_of(part) - {"type"}
+    if not part.get("properties"):
+        keywords -= {"properties"}
+    if len(keywords) != 1 or not keywords <= {"$ref", "anyOf", "oneOf"}:
+        return ()
+    (keyword,) = keywords
+    alternatives: Sequence[Any] = [part] if keyword == "$ref" else part[keyword]
+    return alternatives
 
 
-def reference_target(root: Mapping[str, Any], reference: str) -> Any:
-    """Return the target of a JSON pointer within the schema, or None if there is no target."""
-    if not f"{reference}/".startswith("#/") or "%" in reference:
-        return None  # for example, the name of an anchor
-    found: Any = root
-    for name in reference[1:].split("/")[1:]:
+def target_at(root: Any, pointer: str) -> Any:
+    """Return the part of JSON data at a JSON pointer, or None if there is none."""
+    part = root
+    for name in pointer.split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and key in found:
-            found = found[key]
-        elif isinstance(found, list) and key.isdecimal() and len(key) < 8 and int(key) < len(found):
-            found = found[int(key)]
+        if isinstance(part, Mapping) and key in part:
+            part = part[key]
+        elif isinstance(part, list) and key.isdecimal() and len(key) < 8 and int(key) < len(part):
+            part = part[int(key)]
         else:
             return None
-    return found
+    return part
 
 
-def is_circular(schema: dict[str, Any]) -> bool:
-    """Return whether a part of a schema leads back to itself for the same value.
-
-    JSON Schema forbids this, because a validator would not come to an end.
-    """
-    inner: dict[int, list[int]] = {}  # by the identities of schemas
-    for pointer, part in schema_parts(schema):
-        found = subschemas(schema, pointer, part)
-        inner[id(part)] = [id(each) for key, _, each in found if key in _OF_SAME_VALUE]
-    try:
-        graphlib.TopologicalSorter(inner).prepare()
-    except graphlib.CycleError:
-        return True
-    return False
+def _may_name(uri: str, own: str) -> bool:
+    """Return whether a URI may name the schema with another URI. Both may be relative."""
+    if "://" in uri and "://" in own:
+        return uri == own
+    name = _end_of_path(uri)
+    return not name or name == _end_of_path(own)
 
 
-def is_endless(schema: Any) -> bool:
-    """Return whether it is obvious that each value of a schema would contain another, without end.
-
-    For example, a list of at least one item, each of which is such a list again.
-    """
-    # The keys are the identities of schemas.
-    users: dict[int, list[tuple[int, int]]] = {}  # schemas that need this one, and which need it is
-    unmet: dict[int, set[int]] = {}  # the needs of this schema
-    finite: list[int] = []  # schemas with a value that ends
-    pending = [schema]
-    while pending:
-        part = pending.pop()
-        if id(part) in unmet:
-            continue
-        needs = _needs(part, schema)
-        unmet[id(part)] = set(range(len(needs)))
-        if not needs:
-            finite.append(id(part))
-        for i, need in enumerate(needs):
-            pending += need
-            for each in need:
-                users.setdefault(id(each), []).append((id(part), i))
-    for key in finite:  # the list grows
-        for user, i in users.get(key, ()):
-            if i in unmet[user]:
-                unmet[user].remove(i)
-                if not unmet[user]:
-                    finite.append(user)
-    return bool(unmet[id(schema)])
-
-
-def _needs(part: Any, root: Any) -> list[list[Any]]:
-    """Return lists of schemas: a value of `part` ends only if one of each list has such a value."""
-    if not isinstance(part, Mapping) or "enum" in part or "const" in part:
-        return []
-    needs = [part[key] for key in ("anyOf", "oneOf") if key in part]
-    if isinstance(part.get("$ref"), str) and ANNOTATIONS.issuperset(part.keys() - {"$ref"}):
-        needs.append([reference_target(root, part["$ref"])])
-    if part.get("type") == "object" and "patternProperties" not in part:
-        fields, others = part.get("properties", {}), part.get("additionalProperties", True)
-        needs += [[fields.get(name, others)] for name in part.get("required", ())]
-    items = part.get("items", True)
-    if part.get("type") == "array" and not isinstance(items, list):
-        first, least = part.get("prefixItems", []), part.get("minItems", 0)
-        needs += [[each] for n, each in enumerate(first) if n < least]
-        needs += [[items]] if least > len(first) else []
-    return needs
-
-
-# ---- the values that a schema allows -----------------------------------------------------------
+def _end_of_path(uri: str) -> str:
+    """Return the last part of a URI's path; "" = it depends on the base."""
+    name = unquote(uri).rstrip("/").rpartition("/")[2]
+    return "" if name in (".", "..") else name
 
 
 def json_type(value: Any) -> str:
@@ -211,144 +318,191 @@ def json_type(value: Any) -> str:
     raise InvalidArgumentError(f"expected a JSON value, got {type(value).__name__}")
 
 
-def types_allowed(schema: Any, root: Any) -> set[str]:
-    """Return the JSON types that a schema allows. References are resolved in `root`."""
-    allowed: set[str] = set()
-    for each in alternatives(schema, root):
-        if "enum" in each:
-            allowed.update(map(json_type, each["enum"]))
-        elif "const" in each:
-            allowed.add(json_type(each["const"]))
-        elif "type" in each:
-            types = each["type"] if isinstance(each["type"], list) else [each["type"]]
-            allowed.update("number" if kind == "integer" else kind for kind in types)
-        elif "properties" in each:
-            allowed.add("object")
-        else:
-            return set(JSON_TYPES)
-    return allowed & set(JSON_TYPES)
+def types_of(part: Mapping[str, Any]) -> list[str]:
+    """Return the values of a schema's ``type``; empty if it has none."""
+    types = part.get("type", [])
+    return [types] if isinstance(types, str) else list(types)
 
 
-def member_schema(schema: Any, key: str, root: Any) -> Any:
-    """Return the schema of a member of an object."""
-    found = []
-    for each in alternatives(schema, root):
-        properties = each.get("properties")
-        if isinstance(properties, Mapping) and key in properties:
-            found.append(properties[key])
-        elif isinstance(each.get("additionalProperties"), Mapping):
-            found.append(each["additionalProperties"])
-    return {"anyOf": found} if found else {}
-
-
-def items_schema(schema: Any, index: int, root: Any) -> Any:
-    """Return the schema of an item of an array."""
-    found = []
-    for each in alternatives(schema, root):
-        first = each.get("prefixItems")
-        if isinstance(first, list) and index < len(first):
-            found.append(first[index])
-        elif "items" in each:
-            found.append(each["items"])
-    return {"anyOf": found} if found else {}
-
-
-def values_of(schema: Any, root: Any) -> list[Any] | None:
-    """Return the values of ``enum`` and ``const``; None if the schema allows other values."""
-    values: list[Any] = []
-    for each in alternatives(schema, root):
-        if "enum" in each:
-            values += each["enum"]
-        elif "const" in each:
-            values.append(each["const"])
-        else:
-            return None
+def listed_values(part: Mapping[str, Any]) -> Sequence[Any] | None:
+    """Return the values of a schema's ``enum`` or ``const``; None if it has neither."""
+    values: Sequence[Any] | None = part.get("enum", [part["const"]] if "const" in part else None)
     return values
 
 
-@dataclass(frozen=True)
-class ObjectForm:
-    """The properties of an object in one of its alternatives, in the order of the schema."""
-
-    names: tuple[str, ...]
-    required: frozenset[str]
-
-    def and_(self, other: ObjectForm) -> ObjectForm:
-        """Return the form of an object that has both forms."""
-        names = dict.fromkeys((*self.names, *other.names))
-        return ObjectForm(tuple(names), self.required | other.required)
+# ---- changes to a schema -----------------------------------------------------------------------
 
 
-def object_forms(schema: Any, root: Any) -> tuple[ObjectForm, ...]:
-    """Return the alternatives of an object; empty if no value of the schema is an object.
-
-    More than `MOST_FORMS` alternatives are merged. The result requires what all of them require.
-    """
-    return _forms(schema, root, {})
+def is_impossible(document: SchemaDocument) -> bool:
+    """Return whether it is obvious that no value matches a schema, or that each one is endless."""
+    return id(document.root) in _impossible(document, [document.root])
 
 
-def _forms(
-    schema: Any, root: Any, known: dict[int, tuple[ObjectForm, ...]]
-) -> tuple[ObjectForm, ...]:
-    """Compute `object_forms`. `known` has the forms of other schemas, by their identity."""
-    if not isinstance(schema, Mapping):
-        return (ObjectForm((), frozenset()),)
-    if id(schema) not in known:
-        known[id(schema)] = ()  # a schema that refers to itself adds nothing
-        known[id(schema)] = _own_forms(schema, root, known)
-    return known[id(schema)]
+def forbid_impossible_parts(document: SchemaDocument) -> None:
+    """Forbid all values where a part of a schema is impossible, which llguidance finds less
+    often."""
+    parts = [part for _, part in document.parts()]
+    impossible = _impossible(document, parts)
+    if id(document.root) not in impossible:
+        for part in parts:
+            if id(part) in impossible and "$ref" not in part:  # a target is changed itself
+                part["enum"] = []
 
 
-def _own_forms(
-    schema: Mapping[str, Any], root: Any, known: dict[int, tuple[ObjectForm, ...]]
-) -> tuple[ObjectForm, ...]:
-    kinds = schema.get("type", "object")
-    if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
-        return ()
-    names, required = schema.get("properties", ()), schema.get("required", ())
-    forms: tuple[ObjectForm, ...] = (ObjectForm(tuple(names), frozenset(required)),)
-    groups = [[each] for each in schema.get("allOf", ())]
-    groups += [schema[keyword] for keyword in ("anyOf", "oneOf") if keyword in schema]
-    if isinstance(schema.get("$ref"), str):
-        groups.append([reference_target(root, schema["$ref"])])
-    for group in groups:
-        others = [form for each in group for form in _forms(each, root, known)]
-        forms = tuple(dict.fromkeys(form.and_(other) for form in forms for other in others))
-        if len(forms) > MOST_FORMS:
-            names = dict.fromkeys(name for form in forms for name in form.names)
-            required = frozenset.intersection(*(form.required for form in forms))
-            forms = (ObjectForm(tuple(names), required),)
-    return forms
+def _impossible(document: SchemaDocument, parts: list[Any]) -> set[int]:
+    """Return the identities of the parts without a value, also among the parts that these need."""
+    users: dict[int, list[tuple[int, int]]] = {}  # schemas that need this one, and which need it is
+    unmet: dict[int, set[int]] = {}  # the needs of this schema
+    possible: list[int] = []  # schemas with a value that ends
+    pending = list(parts)
+    while pending:
+        part = pending.pop()
+        if id(part) in unmet:
+            continue
+        needs = _needs(document, part)
+        unmet[id(part)] = set(range(len(needs)))
+        if not needs:
+            possible.append(id(part))
+        for i, need in enumerate(needs):
+            pending += need
+            for each in need:
+                users.setdefault(id(each), []).append((id(part), i))
+    for key in possible:  # the list grows
+        for user, i in users.get(key, ()):
+            if i in unmet[user]:
+                unmet[user].remove(i)
+                if not unmet[user]:
+                    possible.append(user)
+    return {key for key, needs in unmet.items() if needs}
 
 
-def alternatives(
-    schema: Any, root: Any, depth: int = 0, seen: set[str] | None = None
-) -> Iterator[Mapping[str, Any]]:
-    """Resolve references and alternatives: yield the simple schemas that a schema consists of.
+_BOUNDS = {
+    **dict.fromkeys(("integer", "number"), ("minimum", "maximum")),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+    "string": ("minLength", "maxLength"),
+}
 
-    `depth` counts the schemas around this one. Each reference is followed only once, because the
-    number of references may grow exponentially; `seen` has those that have been followed.
-    """
-    seen = set() if seen is None else seen
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        yield {}
+
+def _needs(document: SchemaDocument, part: Any) -> list[list[Any]]:
+    """Return lists of schemas: a value of `part` ends only if one of each list has such a value."""
+    if not isinstance(part, Mapping):
+        return [[]] if part is False else []
+    if (values := listed_values(part)) is not None:
+        return [] if values else [[]]
+    needs = [part[key] for key in ("anyOf", "oneOf") if key in part]
+    needs += [[each] for each in part.get("allOf", ())]
+    if isinstance(part.get("$ref"), str):
+        needs.append([document.target(part["$ref"])])
+    kind = part.get("type")
+    low, high = _BOUNDS.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
+    if part.get(low, -math.inf) > part.get(high, math.inf):
+        return [[]]
+    if kind == "object" and "patternProperties" not in part:
+        fields, others = part.get("properties", {}), part.get("additionalProperties", True)
+        required = set(part.get("required", ()))
+        most = min(part.get(high, math.inf), math.inf if others is not False else len(fields))
+        if max(len(required), part.get(low, 0)) > most:
+            return [[]]
+        needs += [[fields.get(name, others)] for name in required]
+    items = part.get("items", True)
+    if kind == "array" and not isinstance(items, list):
+        first, least = part.get("prefixItems", []), part.get("minItems", 0)
+        needs += [[each] for n, each in enumerate(first) if n < least]
+        needs += [[items]] if least > len(first) else []
+    return needs
+
+
+MAX_LISTED_NAMES = 256
+"""A map whose names are one of at most this many is written as an object with these properties."""
+
+
+def list_known_names(document: SchemaDocument) -> None:
+    """Declare all properties of objects whose ``propertyNames``, which llguidance ignores, or
+    patterns allow few names. Each declared property can be written only once."""
+    for _, part in list(document.parts()):
+        _list_names_of_patterns(part)
+        names = _listed_names(document, part.get("propertyNames", {}))
+        if names is None or len(names) > MAX_LISTED_NAMES or "patternProperties" in part:
+            continue
+        del part["propertyNames"]
+        others = part.get("additionalProperties", True)
+        if isinstance(others, dict) and others:  # one definition, because maps may contain maps
+            known_parts = document.root.setdefault("$defs", {})
+            key = f"value_of_map_{len(known_parts)}"
+            while key in known_parts:
+                key += "_"
+            known_parts[key] = others
+            others = {"$ref": f"#/$defs/{key}"}
+        known = part.get("properties", {})
+        listed = [name for name in dict.fromkeys(names) if isinstance(name, str)]
+        part["properties"] = {name: known.get(name, others) for name in listed}
+        part["additionalProperties"] = False
+
+
+def _listed_names(document: SchemaDocument, schema: Any) -> Sequence[Any] | None:
+    if isinstance(schema, dict) and rules_of(schema) - {"type"} == {"pattern"}:
+        return strings_of(schema["pattern"])
+    return document.values(schema)
+
+
+def _list_names_of_patterns(part: Part) -> None:
+    named, known = part.get("patternProperties"), part.get("properties", {})
+    if not isinstance(named, dict) or not isinstance(known, dict):
         return
-    if isinstance(schema.get("$ref"), str):
-        if schema["$ref"] not in seen:
-            seen.add(schema["$ref"])
-            target = reference_target(root, schema["$ref"])
-            yield from alternatives(target, root, depth + 1, seen)
+    names = {pattern: strings_of(pattern) for pattern in named}
+    schemas: dict[str, list[Any]] = {name: [schema] for name, schema in known.items()}
+    for pattern, listed in names.items():
+        for name in listed or ():
+            schemas.setdefault(name, []).append(named[pattern])
+    others = {pattern: named[pattern] for pattern, listed in names.items() if listed is None}
+    if len(schemas) > max(MAX_LISTED_NAMES, len(known)) or 0 < len(named) == len(others):
         return
-    branches = [
-        branch
-        for keyword in ("anyOf", "oneOf", "allOf")
-        if isinstance(schema.get(keyword), list)
-        for branch in schema[keyword]
-    ]
-    if not branches or any(key in schema for key in ("type", "enum", "const", "properties")):
-        yield schema
-    for branch in branches:
-        yield from alternatives(branch, root, depth + 1, seen)
+    part["properties"] = {
+        name: each[0] if len(each) == 1 else {"allOf": each} for name, each in schemas.items()
+    }
+    del part["patternProperties"]
+    if others:
+        part["patternProperties"] = others
+
+
+def prepare(document: SchemaDocument) -> None:
+    """Change a schema, before it is compiled or planned, where llguidance would allow more."""
+    list_known_names(document)
+    limit_unique_items(document)
+    forbid_impossible_parts(document)
+    list_few_numbers(part for _, part in document.parts())
+
+
+def limit_unique_items(document: SchemaDocument) -> None:
+    """Limit lists of different items to as many items as there are values."""
+    for _, part in document.parts():
+        if part.get("uniqueItems") is not True or "prefixItems" in part:
+            continue
+        items = part.get("items", {})
+        kind = items.get("type") if isinstance(items, dict) else None
+        values = [False, True] if kind == "boolean" else document.values(items)
+        if values is not None:
+            n = len({json.dumps(value, sort_keys=True) for value in values})
+            part["maxItems"] = min(part.get("maxItems", n), n)
+
+
+def may_repeat_names(schema: Any) -> bool:
+    """Return whether llguidance could write a name twice in an object, as it may with undeclared
+    names."""
+    if not isinstance(schema, dict):
+        return schema is True
+    return any(_has_undeclared_names(part) for _, part in SchemaDocument(schema).parts())
+
+
+def _has_undeclared_names(part: dict[str, Any]) -> bool:
+    if listed_values(part) is not None:
+        return False
+    if "type" not in part and not _OF_OBJECTS.intersection(part):
+        return not OF_SAME_VALUE.intersection(part)  # other parts describe the value
+    if "type" in part and "object" not in types_of(part):
+        return False
+    return bool(part.get("additionalProperties") is not False or part.get("patternProperties"))
 
 
 # ---- closed objects ----------------------------------------------------------------------------
@@ -357,39 +511,24 @@ def alternatives(
 @functools.lru_cache(maxsize=128)
 def closed_objects(schema_text: str) -> str:
     """Forbid undeclared properties of objects that only one part of a schema (as JSON) describes.
-
-    A schema without ``additionalProperties`` allows undeclared properties. Tool definitions rarely
-    intend that, and small models would write properties without end.
-
-    Several schemas describe an object if it has ``properties`` beside ``anyOf``, ``oneOf`` or
-    ``$ref``, or keywords such as ``allOf``, ``if`` and ``dependentSchemas``. Then none of them may
-    forbid the properties of the others.
-    """
-    schema = json.loads(schema_text)
-    parts = [part for _, part in schema_parts(schema)]
+    Tool definitions rarely intend them, and small models would write properties without end."""
+    document = SchemaDocument(json.loads(schema_text))
+    parts = [part for _, part in document.parts()]
     shared: set[int] = set()  # the identities of schemas whose values others describe, too
-    pending = [each for part in parts if not _is_alternatives(part) for each in _same(schema, part)]
-    if any(has_unknown_target(schema, part) for part in parts):
-        pending += [each for _, each in definitions(schema)]
+    pending = [part for part in parts if not alternatives_of(part)]
+    pending = [inner for part in pending for inner in _same(document, part)]
     while pending:
         part = pending.pop()
         if isinstance(part, Mapping) and id(part) not in shared:
             shared.add(id(part))
-            pending += _same(schema, part)
+            pending += _same(document, part)
     for part in parts:
         names, required = part.get("properties"), part.get("required", ())
         is_declared = isinstance(names, Mapping) and all(name in names for name in required)
-        if is_declared and id(part) not in shared and _CLOSABLE.issuperset(part):
+        if is_declared and id(part) not in shared and rules_of(part) <= _CLOSABLE:
             part["additionalProperties"] = False
-    return json.dumps(schema)
+    return json.dumps(document.root)
 
 
-def _same(root: dict[str, Any], part: Any) -> Iterator[Any]:
-    """Yield the schemas inside a schema whose values other schemas describe, too."""
-    yield from (each for key, _, each in subschemas(root, "", part) if key not in _OF_PARTS)
-
-
-def _is_alternatives(part: dict[str, Any]) -> bool:
-    """Return whether a schema only refers to other schemas, as alternatives or by ``$ref``."""
-    keywords = part.keys() - ANNOTATIONS - {"discriminator", "type"}
-    return len(keywords) == 1 and keywords <= {"$ref", "anyOf", "oneOf"}
+def _same(document: SchemaDocument, part: Mapping[str, Any]) -> Iterator[Any]:
+    return (each for key, _, each in document.inner("", part) if key not in _OF_PARTS)

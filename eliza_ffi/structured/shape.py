@@ -1,4 +1,4 @@
-"""Convert the shapes that users pass (schema, class, regex, grammar) to constraints."""
+"""Convert the schemas that users pass (JSON Schema, class, regex, grammar) to constraints."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, Generic, TypeVar, get_origin
 
 from ..checks import check_text, wrong
 from ..errors import InvalidArgumentError, NotSupportedError
+from .class_schema import schema_generator
 from .guidance import Guidance, GuidanceMasks
 from .limits import checked_schema
-from .schema_walk import schema_parts
+from .schema_walk import SchemaDocument
 from .validation import schema_validator
 
 T = TypeVar("T")
@@ -89,21 +90,9 @@ def is_shape(shape: Any) -> bool:
 
 
 def shape_of(shape: Any) -> Shape[Any]:
-    """Return the shape for a user's argument.
-
-    Parameters
-    ----------
-    shape
-        A JSON Schema as a mapping, a class (a pydantic model, a dataclass or a typed dictionary),
-        another type annotation, a :class:`Regex` or a :class:`Lark`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the argument is none of these, or pydantic has no JSON Schema for the class.
-    NotSupportedError
-        If the argument is a class and pydantic is not installed.
-    """
+    """Return the shape for a user's argument: a JSON Schema, a class or annotation, a Regex or a
+    Lark. Raise NotSupportedError for a class without pydantic, InvalidArgumentError for anything
+    else."""
     if isinstance(shape, Regex):
         pattern = shape.pattern
         return Shape(lambda guidance: guidance.regex(pattern), str, None)
@@ -114,7 +103,7 @@ def shape_of(shape: Any) -> Shape[Any]:
         text = checked_schema(dict(shape))
         return _of_schema(text, schema_validator(text), Any)
     if not is_shape(shape):
-        raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", shape)
+        raise wrong("schema", "a JSON Schema as a mapping, a class, a Regex or a Lark", shape)
     return _of_class(shape)
 
 
@@ -132,7 +121,6 @@ def _of_class(annotation: Any) -> Shape[Any]:
 
 @functools.lru_cache(maxsize=128)
 def _schema_of_class(annotation: Any) -> tuple[str, Callable[[str], Any]]:
-    """Return the JSON Schema of a class or annotation, and the function that reads its values."""
     try:
         pydantic = importlib.import_module("pydantic")
     except ImportError:
@@ -143,7 +131,7 @@ def _schema_of_class(annotation: Any) -> tuple[str, Callable[[str], Any]]:
         ) from None
     try:
         adapter = pydantic.TypeAdapter(annotation)
-        schema = adapter.json_schema()
+        schema = adapter.json_schema(schema_generator=schema_generator())
     except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
         raise InvalidArgumentError(
             f"pydantic cannot create a JSON Schema for {annotation!r:.80}: {error}"
@@ -153,12 +141,21 @@ def _schema_of_class(annotation: Any) -> tuple[str, Callable[[str], Any]]:
 
 
 def _close_objects(schema: dict[str, Any]) -> None:
-    """Set ``additionalProperties: false`` wherever an object of a schema has properties.
-
-    pydantic omits it for classes that ignore extra properties. Answers should not contain them.
-    """
-    for _, part in schema_parts(schema):
+    """Forbid undeclared properties, which pydantic allows in classes that ignore them."""
+    document = SchemaDocument(schema)
+    for _, part in document.parts():
         if "discriminator" in part and "oneOf" in part:
+            _require_tag(document, part)
             part["anyOf"] = part.pop("oneOf")  # the discriminator allows at most one alternative
         if part.get("type") == "object" and isinstance(part.get("properties"), dict):
             part.setdefault("additionalProperties", False)
+
+
+def _require_tag(document: SchemaDocument, part: dict[str, Any]) -> None:
+    """Require the discriminator in all alternatives; pydantic omits it if it has a default."""
+    name = part["discriminator"]["propertyName"]
+    for each in part["oneOf"]:
+        target = document.target(each["$ref"]) if "$ref" in each else each
+        required = target.get("required", [])
+        if name in target.get("properties", {}) and name not in required:
+            target["required"] = [name, *required]

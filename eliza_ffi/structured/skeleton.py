@@ -1,19 +1,4 @@
-"""Skeletons: answers of fixed text with values to fill in (elizaOS's ``ResponseSkeleton``).
-
-A skeleton is a sequence of spans. Literal spans are fixed text and need no forward pass. The model
-writes the other spans, and each is constrained to its kind.
-
->>> skeleton = Skeleton.from_dict({"spans": [
-...     {"kind": "literal", "value": '{"action":'},
-...     {"kind": "enum", "key": "action", "enumValues": ["REPLY", "IGNORE"]},
-...     {"kind": "literal", "value": ',"text":'},
-...     {"kind": "free-string", "key": "text"},
-...     {"kind": "literal", "value": "}"}]})
->>> skeleton.matches('{"action":"REPLY","text":"hi"}')
-True
->>> skeleton.matches('{"action":"reply","text":"hi"}')
-False
-"""
+"""Skeletons: answers of fixed text with values to fill in (elizaOS's ``ResponseSkeleton``)."""
 
 from __future__ import annotations
 
@@ -28,20 +13,9 @@ from ..checks import check_text as check_string
 from ..errors import InvalidArgumentError
 from .json_text import JsonScanner, read_json
 from .placed_span import PlacedSpan, Script
-from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
-from .spans import KINDS, Scalar, SkeletonSpan, check_text
+from .spans import SkeletonSpan, check_text
 
-__all__ = [
-    "KINDS",
-    "Scalar",
-    "Skeleton",
-    "SkeletonSpan",
-    "SpanOverride",
-    "SpanSamplerPlan",
-    "SpanSampling",
-]
-
-MOST_SPANS = 10_000
+MAX_SPANS = 10_000
 
 # The lexical elements of a grammar in GBNF. Strings, classes and comments come first, because they
 # can contain text that looks like the other elements.
@@ -83,9 +57,9 @@ class Skeleton:
                 check_text(text, name)
         if not self.spans:
             raise InvalidArgumentError("spans: expected at least one span, got none")
-        if len(self.spans) > MOST_SPANS:
+        if len(self.spans) > MAX_SPANS:
             raise InvalidArgumentError(
-                f"spans: expected at most {MOST_SPANS} spans, got {len(self.spans)}"
+                f"spans: expected at most {MAX_SPANS} spans, got {len(self.spans)}"
             )
         for placed in self.placed:
             try:
@@ -223,13 +197,11 @@ class Skeleton:
 
 
 def _only_text(span: SkeletonSpan, in_string: bool) -> str | None:
-    """Return the spelling of a value that has exactly one, otherwise None."""
     texts = span.texts(in_string)
     return texts[0] if texts is not None and len(texts) == 1 else None
 
 
 def _rule_names(grammar: str) -> frozenset[str]:
-    """Return the names of the rules that a grammar defines."""
     return frozenset(piece["name"] for piece in _PIECE.finditer(grammar) if piece["defines"])
 
 

@@ -92,7 +92,7 @@ class SkeletonSpan:
 
     def texts(self, in_string: bool) -> tuple[str, ...] | None:
         """Return all spellings of the value, or None if the span is not a boolean or an enum."""
-        check_flag("in_string", in_string)
+        in_string = check_flag("in_string", in_string)
         if self.rule is not None:
             return None
         if self.kind == "boolean":
@@ -107,10 +107,8 @@ class SkeletonSpan:
 
 
 def from_json_form(what: str, data: Any, kind: type[Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass from a JSON object, without those that are None.
-
-    The names of the fields may be in camelCase, as in elizaOS, or in snake_case.
-    """
+    """Return the fields of a dataclass from a JSON object, without those that are None. Their names
+    may be in camelCase, as in elizaOS, or in snake_case."""
     check_kind(what, data, Mapping, "an object")
     names = {name: each.name for each in fields(kind) for name in (_camel(each.name), each.name)}
     check_known(what, data, names)
@@ -153,11 +151,8 @@ def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 
 
 def check_text(text: object, name: str) -> None:
-    """Check a string in a skeleton.
-
-    Raise InvalidArgumentError if it is not a string, has a lone surrogate, or has a NUL character
-    and `name` is one of ``value``, ``rule`` and ``grammar``.
-    """
+    """Raise InvalidArgumentError if this is not a string, has a lone surrogate, or has a NUL where
+    C reads it."""
     if not isinstance(text, str):
         raise wrong(name, "a string", text)
     check_unicode(text, name)

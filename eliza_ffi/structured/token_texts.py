@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +11,8 @@ from ..errors import ElizaError
 
 
 class TokenSpeller:
-    """A model's tokenizer that other libraries may keep after the model is closed.
-
-    `tokenize` must not recognize control tokens in a string.
-    """
+    """A model's tokenizer that other libraries may keep after the model is closed. `tokenize` must
+    not recognize control tokens."""
 
     def __init__(self, tokenize: Callable[[str], list[int]]) -> None:
         self._tokenize = tokenize
@@ -45,11 +41,8 @@ class TokenSpeller:
 def continued_tokens(
     tokenize: Callable[[str], list[int]], text: str, line_break: list[int] | None = None
 ) -> list[int]:
-    """Return the tokens of a text as a continuation of preceding text.
-
-    Some tokenizers insert a space at the beginning of their input. To avoid this space, the text is
-    tokenized after a line break, and the tokens of the line break are removed.
-    """
+    """Return the tokens of a text as a continuation of preceding text. It is tokenized after a line
+    break, because some tokenizers insert a space at the beginning of their input."""
     line_break = tokenize("\n") if line_break is None else line_break
     tokens = tokenize("\n" + text)
     is_whole = tokens[: len(line_break)] == line_break
@@ -100,17 +93,6 @@ class TokenTexts:
     def controls(self) -> frozenset[int]:
         """The tokens in `control`, for fast membership tests."""
         return frozenset(self.control)
-
-    @lazy_property
-    def _in_order(self) -> list[tuple[bytes, int]]:
-        return sorted((text, token) for token, text in enumerate(self.texts))
-
-    def starting_with(self, beginning: bytes) -> list[int]:
-        """Return the tokens whose text begins with these bytes."""
-        first = bisect_left(self._in_order, (beginning, -1))
-        following = itertools.islice(self._in_order, first, None)
-        found = itertools.takewhile(lambda entry: entry[0].startswith(beginning), following)
-        return [token for _, token in found]
 
     @lazy_property
     def n_vocab(self) -> int:

@@ -1,7 +1,4 @@
-"""Automata over bytes for JSON values that are followed by one of several strings.
-
-The native library has automata of its own for values with one string after them.
-"""
+"""Automata over bytes for JSON values with one of several strings after them."""
 
 from __future__ import annotations
 
@@ -61,12 +58,9 @@ _AUTOMATA: dict[str, tuple[Edges, int, tuple[int, ...]]] = {
 
 @functools.lru_cache(maxsize=128)
 def followed_value(kind: str, follow: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the automaton of a value and one of the strings after it, or of the value alone.
-
-    No string in `follow` may begin with a character that could continue the value. The form is that
-    of ``"dfa"`` in a request to the library: the class of each byte, the next state of each state
-    for each class (-1 = none), and the states in which the text may end. The first state is 0.
-    """
+    """Return the automaton of a value, and of one of the strings after it if there are any, as
+    ``"dfa"`` in a request to the library. No string may begin with a character that could continue
+    the value."""
     edges, first, ends = _AUTOMATA[kind]
     moves: dict[Any, dict[int, Any]] = {}
     for state, allowed, target in edges:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from ..checks import check_whole
@@ -17,8 +19,20 @@ from ..decisions.answers import (
     ScoreAnswer,
     name_of,
 )
-from ..decisions.questions import Choice, MultiLabel, Predicate, Question, Score, Value, value_text
+from ..decisions.questions import (
+    Choice,
+    MultiLabel,
+    Predicate,
+    Question,
+    Score,
+    Value,
+    plain_value,
+    text_of,
+    value_text,
+)
 from ..errors import InvalidArgumentError
+from ..evidence.calibration import Calibration
+from ..evidence.deciding import can_abstain
 from .rows import TableRow, json_value
 
 ROW, REASONING, REVIEW, ERROR = "row", "reasoning", "review", "error"
@@ -27,31 +41,17 @@ ROW, REASONING, REVIEW, ERROR = "row", "reasoning", "review", "error"
 class OutputColumns:
     """The columns of an output.
 
-    The first column is ``row``, followed by the kept columns of the input. Each question adds:
-
-    - ``NAME``: the answer (true or false, the choice, the expected level, or the labels that fit)
-    - ``NAME_probability``: the probability that a predicate is true, or the probability of the
-      choice or of the most probable level; not for labels
-    - ``NAME_label``: the most probable level of a score
-    - ``NAME_confidence``
-    - ``NAME_allowed_probability``: if `allowed_probability` is True; not for labels
-    - ``NAME_certified``: if `certified` is True; whether the answer is certified
-    - ``NAME_set``: if `certified` is True; the options that may be right, as JSON; not for labels
-    - ``NAME_probabilities``: if `probabilities` is True; maps each option to its probability
-    - ``NAME_top``: if `top` is given, the `top` most probable options of a choice with their
-      probabilities
-
-    The last columns are ``reasoning``, if `reasoning` is True, ``review``, if `min_confidence` is
-    given, and ``error``.
+    They are ``row``, the kept columns of the input, for each question ``NAME`` and ``NAME_...``,
+    ``reasoning`` and ``review`` if the settings request them, and ``error``. docs/decide.md
+    describes each.
 
     Parameters
     ----------
     kept
         Columns of the input to copy. A column with the same name as another output column gets the
         prefix ``input_``.
-    min_confidence
-        Mark a row for review if an answer has a lower confidence or the model abstained. None = no
-        column ``review``.
+    settings
+        The keyword arguments of :meth:`~eliza_ffi.Model.decide`. A calibration is not a path.
 
     Attributes
     ----------
@@ -73,16 +73,16 @@ class OutputColumns:
         self,
         questions: Sequence[Question],
         kept: Sequence[str] = (),
+        settings: Mapping[str, Any] = MappingProxyType({}),
         *,
         probabilities: bool = True,
-        allowed_probability: bool = False,
-        certified: bool = False,
         top: int | None = None,
-        reasoning: bool = False,
-        min_confidence: float | None = None,
     ) -> None:
-        self._min_confidence = min_confidence
         self._top = top if top is None else check_whole("top", top, 1)
+        calibration: Calibration | None = settings.get("calibration")
+        certified = calibration is not None and calibration.can_certify
+        unfamiliar = calibration is not None and calibration.knows_unfamiliar
+        allowed_probability = bool(settings.get("allowed_probability"))
         self.questions = {name_of(each.name, i): each for i, each in enumerate(questions)}
         added = [(ROW, "int")]
         for name, question in self.questions.items():
@@ -94,14 +94,15 @@ class OutputColumns:
                 ("_confidence", "float", True),
                 ("_allowed_probability", "float", has_one and allowed_probability),
                 ("_certified", "bool", certified),
-                ("_set", "text", has_one and certified),
+                ("_prediction_set", "text", has_one and certified),
+                ("_unfamiliar", "bool", unfamiliar),
                 ("_probabilities", "text", probabilities),
                 ("_top", "text", top is not None and isinstance(question, Choice)),
             )
             added += [(f"{name}{part}", kind) for part, kind, is_wanted in parts if is_wanted]
-        if reasoning:
+        if settings.get("think"):
             added.append((REASONING, "text"))
-        if min_confidence is not None:
+        if can_abstain(settings):
             added.append((REVIEW, "bool"))
         added.append((ERROR, "text"))
         self.types: dict[str, str] = {}
@@ -134,22 +135,24 @@ class OutputColumns:
         if decision is None:
             return cells
         for name, answer in decision.items():
-            found = {f"{name}{part}": value for part, value in answer_parts(answer).items()}
-            cells.update((each, value) for each, value in found.items() if each in self.types)
-            if self._top is not None and isinstance(answer, ChoiceAnswer):
-                cells[f"{name}_top"] = answer.top(self._top)
+            cells |= self.answer_cells(name, answer)
         if REASONING in self.types:
             cells[REASONING] = decision.reasoning
-        if self._min_confidence is not None:
-            cells[REVIEW] = any(
-                answer.abstained or answer.confidence < self._min_confidence
-                for answer in decision.values()
-            )
+        if REVIEW in self.types:
+            cells[REVIEW] = any(answer.abstained for answer in decision.values())
         return cells
+
+    def answer_cells(self, name: str, answer: Answer) -> dict[str, Any]:
+        """Return the cells of an answer to the question `name`, with JSON values."""
+        parts = answer_parts(answer)
+        if self._top is not None and isinstance(answer, ChoiceAnswer):
+            parts["_top"] = answer.top(self._top)
+        cells = {f"{name}{part}": value for part, value in parts.items()}
+        return {each: value for each, value in cells.items() if each in self.types}
 
 
 class AnswerCounts:
-    """Counts the rows of an output and their answers.
+    """Counts the rows of an output, from :meth:`OutputColumns.cells`, and their answers.
 
     Attributes
     ----------
@@ -164,15 +167,16 @@ class AnswerCounts:
         model abstained or no label fits.
     """
 
-    def __init__(self, columns: OutputColumns) -> None:
+    def __init__(self, columns: OutputColumns, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self._columns = columns
         self.rows = self.errors = self.review = self.reasoned = 0
         self.first_error: str | None = None
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in columns.questions}
         self.unanswered: Counter[str] = Counter()
+        for cells in rows:
+            self._add(cells)
 
-    def add(self, cells: Mapping[str, Any]) -> None:
-        """Count a row from :meth:`OutputColumns.cells`."""
+    def _add(self, cells: Mapping[str, Any]) -> None:
         self.rows += 1
         if cells[ERROR] is not None:
             self.errors += 1
@@ -223,18 +227,22 @@ def answer_parts(answer: Answer) -> dict[str, Any]:
     The suffix of the answer itself is ``""``. Labels have fewer columns than other answers.
     """
     if isinstance(answer, MultiLabelAnswer):
-        parts: dict[str, Any] = {"": list(answer.value), "_confidence": answer.confidence}
+        value = None if answer.value is None else list(answer.value)
+        parts: dict[str, Any] = {"": value, "_confidence": answer.confidence}
     else:
         parts = {
-            "": answer.value,
+            "": plain_value(answer.value) if isinstance(answer.value, Enum) else answer.value,
             "_probability": answer.probability,
             "_confidence": answer.confidence,
             "_allowed_probability": answer.allowed_probability,
-            "_set": None if answer.set is None else list(answer.set),
+            "_prediction_set": None
+            if answer.prediction_set is None
+            else list(map(plain_value, answer.prediction_set)),
         }
         if isinstance(answer, ScoreAnswer):
             parts["_label"] = answer.label
-    return parts | {"_certified": answer.certified, "_probabilities": _probabilities(answer)}
+    parts |= {"_certified": answer.certified, "_unfamiliar": answer.unfamiliar}
+    return parts | {"_probabilities": _probabilities(answer)}
 
 
 def _probabilities(answer: Answer) -> dict[str, float]:
@@ -246,7 +254,7 @@ def _probabilities(answer: Answer) -> dict[str, float]:
         pairs: list[tuple[Value, float]] = list(answer.options)
     else:
         pairs = [(label, each.probability) for label, each in answer.answers]
-    texts = [value for value, _ in pairs if isinstance(value, str)]
+    texts = [text_of(value) for value, _ in pairs if not isinstance(value, bool)]
     return {value_text(value, texts): probability for value, probability in pairs}
 
 

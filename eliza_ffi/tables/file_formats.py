@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..checks import check_file
 from ..errors import InvalidArgumentError
 from .columns import OutputColumns, cell_text
 from .parquet import ParquetTable, write_parquet
@@ -50,9 +51,11 @@ def open_table(path: Path, delimiter: str | None = None) -> InputTable:
     NotSupportedError
         If the file is Parquet and pyarrow is not installed.
     OSError
-        If the file cannot be read.
+        If the file cannot be read; :class:`~eliza_ffi.errors.MissingFileError` if it does not
+        exist.
     """
     kind = format_of(path)
+    check_file(path, "a table")
     if kind == "jsonl":
         return JsonlTable(path)
     if kind == "parquet":

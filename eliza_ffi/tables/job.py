@@ -1,53 +1,35 @@
-"""Decide the rows of a table in order, with an output that an interrupted job can resume."""
+"""Decide the rows of a table, and write an output. An interrupted job can be resumed."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..decisions.answers import Decision
-from ..decisions.asking import is_of_row
-from ..decisions.auto_prompts import sample_of
 from ..decisions.prompts import input_text
-from ..decisions.questions import Question
-from ..decisions.wire import question_to
-from ..errors import ContextFullError, ElizaError, InvalidArgumentError
-from ..session.batches import run_in_order
+from ..decisions.questions import with_top
+from ..decisions.wire import as_questions, question_to
+from ..errors import ElizaError, InvalidArgumentError
+from ..evidence.auto_prompts import N_SAMPLE
+from ..evidence.deciding import DecideSettings
+from ..evidence.doubts import reasons_to_doubt
+from ..evidence.self_training import MIN_ROWS
+from ..session.requests import check_keywords
 from .columns import AnswerCounts, OutputColumns
-from .file_formats import format_of, write_output
+from .decider import Decider, RowDecider, input_of, inputs_of
+from .file_formats import format_of, open_table, write_output
+from .learning import LearnedAnswers, LearnedRows
 from .parquet import load_pyarrow
-from .rows import InputTable, TableRow, check_column, is_unicode, json_value
+from .rows import InputTable, check_column, is_unicode
 from .store import JobStore, content_hash, replace_file
 
-LOOK_AHEAD = 8
-"""The maximum number of rows that have begun but are not yet written, as a multiple of the number
-of rows that are decided at the same time."""
-
-Decide = Callable[[Any], Decision]
-"""Answers the questions about an input. It is called on several threads."""
-
-
-@dataclass(frozen=True)
-class DecidedRow:
-    """A row with its decision, or with the error that prevented one."""
-
-    row: TableRow
-    decision: Decision | None
-    error: str | None = None
-
-    @classmethod
-    def failed(cls, row: TableRow, error: Exception) -> DecidedRow:
-        """Return a row without a decision; the error names the row's place and the cause."""
-        return cls(row, None, f"{row.place}: {error}")
-
-
-DecideAll = Callable[[Iterable[TableRow]], "Generator[DecidedRow, None, None]"]
-"""Takes rows, and yields the decided rows in the same order."""
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -86,77 +68,206 @@ class TableResult:
         The duration of this run.
     is_whole : bool
         Whether all rows of the table are decided; False if the limit ended the run.
+    doubts : list of str
+        What suggests that a prompt does not work.
+    learned : dict of str to LearnedAnswers
+        What the rows taught about each question; empty if they were not asked to.
     """
 
     counts: AnswerCounts
     new_rows: int
     seconds: float
     is_whole: bool
+    doubts: list[str]
+    learned: dict[str, LearnedAnswers]
 
 
-class TableJob:
+Progress = Callable[[TableStep], Any]
+
+
+def run(
+    table: InputTable,
+    decider: Decider,
+    output: Path,
+    *,
+    keep: Sequence[str] | None = None,
+    top: int | None = None,
+    limit: int | None = None,
+    overwrite: bool = False,
+    retry_errors: bool = False,
+    progress: Progress | None = None,
+) -> TableResult:
     """Answer questions about every row of a table, and write the answers to a file.
 
-    The output has one row for each row of the table, in the same order. If a run was interrupted or
-    killed, the next run resumes after the last row that was decided.
+    The output has one row for each row of the table, in the same order. It is written at the end.
+    Until then its rows are in ``OUTPUT.job``. If a run was interrupted or killed, the next run of
+    the same job resumes after the last row that was decided.
 
     Parameters
     ----------
-    column
-        The column with the inputs: strings, in JSONL and Parquet also conversations and other JSON.
     output
-        A ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file. It is written when a run ends. Until
-        then its rows are in ``OUTPUT.job``, which later runs need.
+        A ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file.
     keep
         The columns of the table to copy to the output; None = all.
-    settings
-        Everything that affects the answers, except the table and the questions, as JSON: a
-        fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
-        the same settings.
-    **columns
-        More arguments of :class:`OutputColumns`.
+    top
+        Add a column with the `top` most probable options of each choice.
+    limit
+        The number of the last row to decide. A later run can resume after this row.
+    overwrite
+        Discard an existing output and decide all rows.
+    retry_errors
+        Also decide again the rows of an existing output that have errors.
+    progress
+        Called after every decided row.
 
     Raises
     ------
     InvalidArgumentError
-        If the table lacks a column, the format of the output is unsupported, or the output is the
-        input.
+        If the table lacks a column, the format of the output is unsupported, or the output exists
+        and does not belong to this job: another table, other questions or other settings.
+    ElizaError
+        If another process is running the job, or the table was changed during the run.
     """
+    begin = time.monotonic()
+    if decider.learns:
+        check_enough(table, decider.column, limit)
+    job = _Job(table, decider, output, keep, top)
+    description = {"input": content_hash(table.path), **job.description}
+    with JobStore(job.output, description, overwrite=overwrite) as store:
+        counts = AnswerCounts(job.columns, store)
+        known = store.facts.get("prior")
+        prior = decider.begin(table, known, counts.rows, counts.reasoned)
+        if prior is not None and known is None:
+            store.note(prior=prior)
+        n_new, is_whole = job.decide(store, limit, retry_errors, progress)
+        rows: Iterable[dict[str, Any]] = store
+        learned = {}
+        if decider.learns:
+            least = decider.settings.get("min_probability", 0.0)
+            rows = LearnedRows(store, store.kept(), job.columns, decider.learns, least)
+        counts = AnswerCounts(job.columns, rows)
+        if isinstance(rows, LearnedRows):
+            learned = rows.report()
+        if not store.is_written():
+            job.write(store, rows)
+    doubts = decider.reasons_to_doubt() or [
+        reason
+        for name, answers in counts.answers.items()
+        for reason in reasons_to_doubt(name, answers, ())
+    ]
+    return TableResult(counts, n_new, time.monotonic() - begin, is_whole, doubts, learned)
+
+
+def decide_table(
+    model: Any,
+    table: str | os.PathLike[str],
+    column: str,
+    questions: Any,
+    output: str | os.PathLike[str],
+    *,
+    delimiter: str | None = None,
+    keep: Sequence[str] | None = None,
+    top: int | None = None,
+    limit: int | None = None,
+    overwrite: bool = False,
+    retry_errors: bool = False,
+    progress: Progress | None = None,
+    learn: bool = False,
+    **settings: Unpack[DecideSettings],
+) -> TableResult:
+    """Do the same as ``eliza-ffi decide TABLE``: answer questions about every row of a file.
+
+    Parameters
+    ----------
+    model
+        An open :class:`~eliza_ffi.Model`.
+    table
+        A ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file.
+    column
+        The column with the inputs: strings, in JSONL and Parquet also conversations and other JSON.
+    questions
+        In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
+    delimiter
+        The character between the fields of a CSV file; None = a comma, or a tab for ``.tsv``.
+    output, keep, top, limit, overwrite, retry_errors, progress
+        See :func:`run`, which also lists the errors.
+    learn
+        When all rows are read, learn from them without right answers, and answer all of them again
+        from values that were kept; see :mod:`eliza_ffi.learning.self_training`. If the rows do not
+        agree, the model's own answers are kept. The probabilities are not calibrated. This needs
+        60 different rows, and a model with hidden states.
+    **settings
+        The keyword arguments of :meth:`~eliza_ffi.Model.decide_many` about prompts and answers.
+    """
+    check_keywords("decide_table", settings, DecideSettings.__annotations__.keys())
+    opened = open_table(Path(table), delimiter)
+    check_column(opened, column)
+    sample = inputs_of(opened, column, N_SAMPLE)
+    asked = with_top(as_questions(questions), top)
+    decider = RowDecider(model, column, asked, settings, sample, learn)
+    return run(
+        opened,
+        decider,
+        Path(output),
+        keep=keep,
+        top=top,
+        limit=limit,
+        overwrite=overwrite,
+        retry_errors=retry_errors,
+        progress=progress,
+    )
+
+
+def check_enough(table: InputTable, column: str, limit: int | None) -> None:
+    """Raise InvalidArgumentError if a table has too few different inputs to learn from."""
+    texts = set()
+    for row in islice(table.rows(columns={column}), limit):
+        with suppress(InvalidArgumentError):
+            texts.add(input_text(input_of(row, column)))
+        if len(texts) >= MIN_ROWS:
+            return
+    raise InvalidArgumentError(
+        f"learn needs at least {MIN_ROWS} different rows, got {len(texts)}"
+        + ("" if limit is None else f" in the first {limit:,}")
+    )
+
+
+class _Job:
+    """The table, the decider, and the columns of the output; see :func:`run`."""
 
     def __init__(
         self,
         table: InputTable,
-        column: str,
-        questions: Sequence[Question],
+        decider: Decider,
         output: Path,
-        *,
-        keep: Sequence[str] | None = None,
-        settings: Mapping[str, Any],
-        **columns: Any,
+        keep: Sequence[str] | None,
+        top: int | None,
     ) -> None:
-        for name in (column, *(keep or ())):
+        for name in (decider.column, *(keep or ())):
             check_column(table, name)
         self._format = format_of(output)
         if output.exists() and output.samefile(table.path):
             raise InvalidArgumentError(f"{output} is the input: name another file for the output")
         if self._format == "parquet":
             load_pyarrow()  # fail now if it is missing, not after hours of work
-        self.table = table
-        self.column = column
+        self.table, self._decider = table, decider
         # If the output is a link, the file that it points to is replaced, not the link.
         self.output = output.resolve() if output.is_symlink() else output
         kept = list(dict.fromkeys(table.all_columns() if keep is None else keep))
         self.columns = OutputColumns(
-            questions, kept, probabilities=self._format == "jsonl", **columns
+            decider.questions,
+            kept,
+            decider.settings,
+            probabilities=self._format == "jsonl",
+            top=top,
         )
-        self._description = {
-            "column": column,
+        self.description = {
+            "column": decider.column,
             "keep": kept,
-            "min_confidence": columns.get("min_confidence"),
-            "top": columns.get("top"),
+            "top": top,
             "output": self._format,
-            "questions": [question_to(question) for question in questions],
-            **settings,
+            "questions": [question_to(question) for question in decider.questions],
+            **decider.described,
         }
         if self._format == "parquet":
             self._check_names()
@@ -164,141 +275,49 @@ class TableJob:
         # values of Parquet.
         self._copies_kept = self._format == format_of(table.path) == "parquet"
 
-    def run_rows(
-        self,
-        decide_all: DecideAll,
-        *,
-        limit: int | None = None,
-        overwrite: bool = False,
-        retry_errors: bool = False,
-        progress: Callable[[TableStep], Any] | None = None,
-        with_prior: Callable[[str | None], str] | None = None,
-        resume: Callable[[AnswerCounts], Any] | None = None,
-    ) -> TableResult:
-        """Decide the rows that are not decided yet, with a generator that takes all of them.
-
-        Parameters
-        ----------
-        decide_all
-            Yields the decided rows in order. It is closed if the run is interrupted.
-        limit
-            The number of the last row to decide. A later run can resume after this row.
-        overwrite
-            Discard an existing output and decide all rows.
-        retry_errors
-            First decide again the rows of an existing output that have errors.
-        progress
-            Called after every decided row.
-        with_prior
-            Called before the first row, with the prior that an earlier run of the job stored, or
-            None. Returns the prior, which is stored for later runs.
-        resume
-            Called before the first new row, with the counts of the rows that are decided.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the output exists and does not belong to this job.
-        ElizaError
-            If another process is running the job, or the table was changed during the run.
-        """
-        begin = time.monotonic()
-        description = {"input": content_hash(self.table.path), **self._description}
-        counts = AnswerCounts(self.columns)
-        with JobStore(self.output, description, overwrite=overwrite) as store:
-            if with_prior is not None:
-                stored = store.prior()
-                prior = with_prior(stored)
-                if stored is None:
-                    store.keep_prior(prior)
-            n_new = 0
-            if retry_errors:
-                n_new = self._retry(store, description, decide_all, limit, progress)
-            for cells in store:
-                counts.add(cells)
-            if resume is not None:
-                resume(counts)
-
-            def append(cells: dict[str, Any]) -> None:
-                store.append(cells)
-                counts.add(cells)
-
-            left = None if limit is None else max(limit - store.n_rows, 0)
-            with closing(self._rows_after(store.n_rows)) as rows:
-                n_new += self._decide(store, islice(rows, left), decide_all, append, progress)
-                is_whole = next(rows, None) is None
-            self._check_input(description, store.invalidate)
-            if not store.is_written():
-                self._write(store, description)
-        return TableResult(counts, n_new, time.monotonic() - begin, is_whole)
-
-    def _rows_after(self, n: int) -> Generator[TableRow, None, None]:
-        """Read the rows of the table after the first n, with the required columns."""
-        wanted = {self.column}
+    def decide(
+        self, store: JobStore, limit: int | None, retry_errors: bool, progress: Progress | None
+    ) -> tuple[int, bool]:
+        """Decide the rows that have no answers; return their number, and whether none is left."""
+        n_before, end = store.n_rows, store.end
+        last = n_before if limit is None else limit
+        again = {number for number in store.failed if retry_errors and number <= last}
+        n_left = None if limit is None else len(again) + max(limit - n_before, 0)
+        wanted = {self._decider.column}
         if not self._copies_kept:
             wanted.update(self.columns.kept.values())
-        return self.table.rows(n, wanted)
+        n_new, done_before = 0, 0.0
+        with closing(self.table.rows(min(again, default=n_before + 1) - 1, wanted)) as every:
+            rows = (row for row in every if row.number > n_before or row.number in again)
+            with closing(self._decider.decide_rows(islice(rows, n_left))) as decided_rows:
+                for n_new, decided in enumerate(decided_rows, 1):
+                    row = decided.row
+                    cells = self.columns.cells(row, decided.decision, decided.error)
+                    store.append(cells, decided.kept)
+                    if n_new == 1 and n_before:
+                        done_before = row.done
+                    if progress is not None:
+                        progress(TableStep(store.n_rows, n_new, row.done, done_before))
+            is_whole = next(rows, None) is None
+        self._check_input(store, end)
+        return n_new, is_whole
 
-    def _decide(
-        self,
-        store: JobStore,
-        rows: Iterable[TableRow],
-        decide_all: DecideAll,
-        add: Callable[[dict[str, Any]], Any],
-        progress: Callable[[TableStep], Any] | None,
-    ) -> int:
-        """Decide rows, pass their output cells to `add`, and return their number."""
-        is_empty = store.n_rows == 0
-        n, done_before = 0, 0.0
-        with closing(decide_all(rows)) as decided_rows:
-            for n, decided in enumerate(decided_rows, 1):
-                row = decided.row
-                add(self.columns.cells(row, decided.decision, decided.error))
-                if n == 1 and not is_empty:
-                    done_before = row.done
-                if progress is not None:
-                    progress(TableStep(store.n_rows, n, row.done, done_before))
-        return n
-
-    def _retry(
-        self,
-        store: JobStore,
-        description: Mapping[str, Any],
-        decide_all: DecideAll,
-        limit: int | None,
-        progress: Callable[[TableStep], Any] | None,
-    ) -> int:
-        """Decide the rows with errors again, and return their number.
-
-        The output does not change until all of these rows are decided.
-        """
-        n_decided = 0
-        # A killed run may have left finished retries, even if no row has an error now.
-        if numbers := store.failed(limit):
-            with closing(self._rows_after(min(numbers) - 1)) as rows:
-                failed = (row for row in rows if row.number in numbers)
-                n_decided = self._decide(store, failed, decide_all, store.add_retried, progress)
-            self._check_input(description, store.forget_retried)
-        store.replace_retried()
-        return n_decided
-
-    def _write(self, store: JobStore, description: Mapping[str, Any]) -> None:
+    def write(self, store: JobStore, rows: Iterable[dict[str, Any]]) -> None:
         """Write the output to a temporary file, and move it into place."""
         part = self.output.with_name(self.output.name + ".part")
-        write_output(part, self._format, store, self.columns, self.table)
-        # Copying the kept columns has read the table again, and it may have changed.
-        if self._copies_kept:
-            self._check_input(description, store.invalidate)
+        write_output(part, self._format, rows, self.columns, self.table)
+        if self._copies_kept:  # this has read the table again, and it may have changed
+            self._check_input(store, store.end)
         store.note_output(part)
         replace_file(part, self.output)
 
-    def _check_input(self, description: Mapping[str, Any], discard: Callable[[], None]) -> None:
-        """Call `discard` and raise ElizaError if the table has changed since the run began."""
-        if content_hash(self.table.path) != description["input"]:
-            discard()
+    def _check_input(self, store: JobStore, end: int) -> None:
+        """If the table has changed, discard what follows `end` in the store; raise ElizaError."""
+        if content_hash(self.table.path) != store.facts["job"]["input"]:
+            store.cut(end)
             raise ElizaError(
                 f"{self.table.path} was changed while the job was running, so some answers may be "
-                f"about the old version; run the job again with --overwrite"
+                f"about the old version; the answers of this run are discarded"
             )
 
     def _check_names(self) -> None:
@@ -315,78 +334,3 @@ class TableJob:
                 f"{what} cannot name a column of a Parquet file: expected Unicode text, found a "
                 f"lone surrogate; {next_step}, or write .jsonl"
             )
-
-
-def decide_rows(
-    decide: Decide,
-    rows: Iterable[TableRow],
-    column: str,
-    *,
-    at_once: int,
-    cancel: Callable[[], None] | None = None,
-) -> Generator[DecidedRow, None, None]:
-    """Decide several rows at the same time, and yield them in order.
-
-    Parameters
-    ----------
-    decide
-        Decides one input. An exception for which :func:`is_of_row` is True becomes the error of the
-        row. Any other exception ends the run.
-    column
-        The column with the inputs.
-    at_once
-        How many rows to decide at the same time.
-    cancel
-        Cancels the running calls of `decide` if the generator is closed or fails. None = wait for
-        them.
-    """
-
-    def run(row: TableRow) -> DecidedRow:
-        return _decide_row(decide, row, column)
-
-    end = cancel or (lambda: None)
-    results = run_in_order(rows, run, end, at_once=at_once, look_ahead=at_once * LOOK_AHEAD)
-    with closing(results):
-        yield from results
-
-
-def inputs_of(table: InputTable, column: str, most: int) -> list[Any]:
-    """Return up to `most` usable inputs of a table, evenly spaced; the same in every run."""
-    kept: list[Any] = []
-    step, n = 1, 0
-    for row in table.rows(columns={column}):
-        try:
-            input = input_of(row, column)
-        except InvalidArgumentError:  # the job will report it
-            continue
-        if n % step == 0:
-            kept.append(input)
-        n += 1
-        if len(kept) == 2 * most:
-            kept, step = kept[::2], 2 * step
-    return sample_of(kept, most)
-
-
-def input_of(row: TableRow, column: str) -> Any:
-    """Return the input of a row; raise if the row or its input cannot be used."""
-    if row.error is not None:
-        raise InvalidArgumentError(row.error)
-    value = row.fields.get(column)
-    if value is None:
-        raise InvalidArgumentError(f"no value in column {column!r}")
-    input = value if isinstance(value, str) else json_value(value)
-    text = input_text(input)
-    if not text.strip():
-        raise InvalidArgumentError(f"column {column!r} is empty")
-    if not is_unicode(text):
-        raise InvalidArgumentError(f"column {column!r} is not UTF-8")
-    return input
-
-
-def _decide_row(decide: Decide, row: TableRow, column: str) -> DecidedRow:
-    try:
-        return DecidedRow(row, decide(input_of(row, column)))
-    except (InvalidArgumentError, ContextFullError) as error:
-        if not is_of_row(error):
-            raise
-        return DecidedRow.failed(row, error)

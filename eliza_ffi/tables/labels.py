@@ -12,8 +12,12 @@ from ..decisions.answers import name_of
 from ..decisions.examples import level_of
 from ..decisions.questions import Choice, Predicate, Question, Score, Value, text_of
 from ..errors import InvalidArgumentError
-from .job import input_of
+from .decider import input_of
+from .label_file import KIND, ROW
 from .rows import InputTable, TableRow, check_column, json_value
+
+MAX_CELLS = 10
+"""How many cells that are no possible answers an error lists."""
 
 _TRUE = {"true", "yes", "y", "t", "1"}
 _FALSE = {"false", "no", "n", "f", "0"}
@@ -24,8 +28,12 @@ class LabelledRows:
     """The labelled examples in the first `limit` rows of a table: inputs and their right answers.
 
     `column` has the inputs, and `labels` the column of each question's right answers; see
-    :func:`label_columns`. While the examples are read, the rows without a usable input are added to
-    `left_out`, with the reasons, and the places of the others to `places`.
+    :func:`label_columns`. A question without a column has no answers. While the examples are read,
+    the rows without a usable input are added to `left_out`, with the reasons, and the places of the
+    others to `places`.
+
+    If the table is a file of ``eliza-ffi label``, `kinds` has the kind of each example, and `only`
+    selects a kind.
     """
 
     table: InputTable
@@ -33,52 +41,74 @@ class LabelledRows:
     questions: tuple[Question, ...]
     labels: Mapping[str, str]
     limit: int | None = None
+    only: str | None = None
     left_out: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for name in (self.column, *self.labels.values()):
             check_column(self.table, name)
 
     def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield the inputs with their right answers; raise if a cell is no possible answer."""
+        """Yield the inputs with their right answers.
+
+        At the end, raise an error that lists the cells that are no possible answers.
+        """
         self.left_out.clear()
         self.places.clear()
-        wanted = {self.column, *self.labels.values()}
+        self.kinds.clear()
+        has_kinds = (self.table.columns[0], self.table.columns[-1]) == (ROW, KIND)
+        wrong: list[str] = []
+        wanted = {self.column, *self.labels.values(), *([KIND] if has_kinds else [])}
         for row in islice(self.table.rows(columns=wanted), self.limit):
+            kind = str(row.fields.get(KIND)).partition(",")[0] if has_kinds else ""
+            if has_kinds and self.only not in (None, kind):
+                continue
             try:
                 input = input_of(row, self.column)
             except InvalidArgumentError as error:
                 self.left_out.append(f"{row.place}: {error}")
                 continue
             self.places.append(row.place)
-            yield input, self._answers(row)
+            self.kinds.append(kind)
+            yield input, self._answers(row, wrong)
+        if wrong:
+            more = [f"and {len(wrong) - MAX_CELLS:,} more cells"] if len(wrong) > MAX_CELLS else []
+            raise InvalidArgumentError("\n  ".join([*wrong[:MAX_CELLS], *more]))
 
     def leave_out(self, example: int, why: str) -> None:
         """Add an example to :attr:`left_out`. Pass this method to `evaluate` as ``on_skip``."""
         self.left_out.append(f"{self.places[example]}: {why}")
 
-    def _answers(self, row: TableRow) -> dict[str, Any]:
+    def _answers(self, row: TableRow, wrong: list[str]) -> dict[str, Any]:
+        """Return the answers of a row; add those that are not possible to `wrong`."""
         answers: dict[str, Any] = {}
         for index, question in enumerate(self.questions):
             name = name_of(question.name, index)
+            if name not in self.labels:
+                continue
             try:
                 answer = right_answer(question, row.fields.get(self.labels[name]))
             except InvalidArgumentError as error:
-                raise InvalidArgumentError(
-                    f"{row.place}, column {self.labels[name]!r}: {error}"
-                ) from None
+                wrong.append(f"{row.place}, column {self.labels[name]!r}: {error}")
+                continue
             if answer is not None:
                 answers[name] = answer
         return answers
 
 
 def label_columns(
-    table: InputTable, questions: Sequence[Question], named: Mapping[str, str]
+    table: InputTable,
+    questions: Sequence[Question],
+    named: Mapping[str, str],
+    *,
+    may_miss: bool = False,
 ) -> dict[str, str]:
     """Return the column with each question's right answers.
 
-    The default is the column with the question's name; `named` overrides it.
+    The default is the column with the question's name; `named` overrides it. If `may_miss` is true,
+    a question for which there is none is left out. Otherwise this is an error.
     """
     names = [name_of(question.name, index) for index, question in enumerate(questions)]
     for name in named:
@@ -87,6 +117,8 @@ def label_columns(
                 f"unknown question: {name!r}; the questions are {', '.join(map(repr, names))}"
             )
     columns = table.all_columns()
+    if may_miss:
+        names = [name for name in names if name in named or name in columns]
     for name in names:
         if name not in named and name not in columns:
             raise InvalidArgumentError(

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import InvalidArgumentError, NotSupportedError
+from ..errors import InvalidArgumentError, MissingFileError, NotSupportedError
 from .columns import OutputColumns, cell_text
 from .rows import InputTable, TableRow, check_distinct, check_unchanged
 
@@ -115,7 +115,7 @@ class ParquetTable:
 
     def _file(self) -> Any:
         if not self.path.is_file():
-            raise FileNotFoundError(2, "No such file or directory", str(self.path))
+            raise MissingFileError(f"no such file: {self.path}; expected a table")
         try:
             return self._arrow.parquet.ParquetFile(self.path)
         except (self._arrow.ArrowException, OSError) as error:

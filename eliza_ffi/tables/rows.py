@@ -17,7 +17,7 @@ from ..errors import InvalidArgumentError
 
 DELIMITERS = ",;\t|"
 
-MOST_LISTED = 20
+MAX_LISTED = 20
 """The maximum number of columns that a message lists."""
 
 
@@ -78,9 +78,9 @@ class InputTable(Protocol):
 
 def check_column(table: InputTable, column: str) -> None:
     if column not in table.columns and column not in table.all_columns():
-        listed = ", ".join(map(repr, table.columns[:MOST_LISTED])) or "none"
-        if len(table.columns) > MOST_LISTED:
-            listed += f" and {len(table.columns) - MOST_LISTED:,} more"
+        listed = ", ".join(map(repr, table.columns[:MAX_LISTED])) or "none"
+        if len(table.columns) > MAX_LISTED:
+            listed += f" and {len(table.columns) - MAX_LISTED:,} more"
         other = other_delimiter(table, column)
         parts = [part.strip() for part in column.split(",")]
         if other:

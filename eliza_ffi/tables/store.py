@@ -1,24 +1,27 @@
-"""Store the decided rows of a job in an SQLite database next to the output.
+"""Store the finished rows of a job in an append-only file next to the output.
 
-Every row is committed when it is added, so a killed process loses no rows. A power failure can lose
-the rows of the last two seconds, which are then decided again.
+Every line is a checksum and a fact as JSON: first the description of the job, then rows, and facts
+such as the hash of an output. The last line of a row counts, so that rows can be decided again.
 
-Only one process at a time opens the database, with an exclusive lock. Its write-ahead log therefore
-needs no shared memory, and works on network file systems that support file locks.
+A killed process loses no rows, because every line is written at once. A power failure can lose the
+rows of the last two seconds, which are then decided again. A damaged line ends the file: the next
+run cuts the rest off.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
-import random
-import sqlite3
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from ..errors import ElizaError, InvalidArgumentError
 from .columns import ERROR, ROW
@@ -27,207 +30,144 @@ from .rows import json_bytes
 SYNC_SECONDS = 2.0
 """Interval at which the rows are flushed to the disk."""
 
-LOCK_SECONDS = 0.5
-"""Time limit for locking the database."""
-
-FORMAT = 2
-"""The version of the database schema."""
-
-TABLES = f"""
-    PRAGMA user_version = {FORMAT};
-    CREATE TABLE IF NOT EXISTS job (description TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS rows (
-        number INTEGER PRIMARY KEY, failed INTEGER NOT NULL, cells TEXT NOT NULL
-    );
-    -- Rows that were decided again. They replace the old rows when all of them are decided.
-    CREATE TABLE IF NOT EXISTS retried (
-        number INTEGER PRIMARY KEY, failed INTEGER NOT NULL, cells TEXT NOT NULL
-    );
-    CREATE TABLE IF NOT EXISTS priors (text TEXT NOT NULL);
-    -- The hash of every output that was written. n_rows is NULL after the rows have changed.
-    CREATE TABLE IF NOT EXISTS outputs (hash TEXT PRIMARY KEY, n_rows INTEGER);
-"""
+FORMAT = 3
+"""The version of the file's format."""
 
 
 class JobStore:
-    """The file ``OUTPUT.job``: the `n_rows` rows of one output, and a description of their job.
+    """The file ``OUTPUT.job``: the rows of one output, and a description of their job.
 
     `description` has everything that the answers depend on, as JSON. `overwrite` discards the rows
-    and the output of an earlier job.
+    and the output of an earlier job. The file is locked until the store is closed.
+
+    Attributes
+    ----------
+    facts : dict
+        What :meth:`note` stored.
+    failed : set of int
+        The numbers of the rows with errors.
 
     Raises
     ------
     InvalidArgumentError
         If the output exists and does not belong to this job.
     ElizaError
-        If another process is running the job, or the database cannot be written.
+        If another process is running the job, or the file cannot be written.
     """
 
     def __init__(self, output: Path, description: Mapping[str, Any], *, overwrite: bool) -> None:
         self.path = output.with_name(output.name + ".job")
-        self.n_rows = 0
         self._output = output
-        self._description = description
-        self._synced = time.monotonic()
+        self._description = json.loads(json.dumps(description))
         if output.exists() and not self.path.exists() and not overwrite:
             raise InvalidArgumentError(
                 f"{output} exists, but {self.path.name} does not, so the job cannot be resumed: "
                 f"give another output, or --overwrite"
             )
-        self._database = self._open(overwrite)
+        self._synced = time.monotonic()
+        self._file = self.path.open("ab", buffering=0)
+        self._reader = self.path.open("rb")  # it stays readable if somebody deletes it
         try:
-            with self._named_errors():
-                self._begin(overwrite)
+            lock(self._file, output)
+            if overwrite:
+                self._file.truncate(0)
+                output.unlink(missing_ok=True)
+            self._begin()
         except BaseException:
-            self._database.close()
+            self.close()
             raise
 
     def __enter__(self) -> JobStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._database.close()
+        self.close()
+
+    def close(self) -> None:
+        self._reader.close()
+        self._file.close()
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._places)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows, from the first."""
-        with self._named_errors():
-            found = self._database.execute("SELECT number, cells FROM rows ORDER BY number")
-            n_read = 0
-            for n_read, (number, cells) in enumerate(found, 1):
-                if number != n_read:
-                    break
-                yield json.loads(cells)
-            if n_read != self.n_rows:
+        """Yield the cells of all rows, from the first."""
+        return (fact["cells"] for fact in self._rows())
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for number, place in enumerate(self._places, 1):
+            self._reader.seek(place)
+            fact = _fact(self._reader.readline())
+            if fact is None or "cells" not in fact or fact["cells"][ROW] != number:
                 raise ElizaError(
-                    f"{self.path} was changed by another program: row {n_read + 1} is missing"
+                    f"{self.path} was changed by another program: row {number} is missing"
                 )
+            yield fact
 
-    def prior(self) -> str | None:
-        """Return the prior that :meth:`keep_prior` stored; None if there is none."""
-        found = self._execute("SELECT text FROM priors").fetchone()
-        return None if found is None else str(found[0])
+    def kept(self) -> Iterator[str | None]:
+        """Yield what is kept of each row, from the first."""
+        return (fact.get("kept") for fact in self._rows())
 
-    def keep_prior(self, text: str) -> None:
-        self._execute("INSERT INTO priors VALUES (?)", [text])
+    def append(self, cells: Mapping[str, Any], kept: str | None = None) -> None:
+        """Store a row: the next one, or an earlier one that was decided again."""
+        self._write({"cells": cells} if kept is None else {"cells": cells, "kept": kept})
+        if time.monotonic() - self._synced >= SYNC_SECONDS:
+            self._sync()
 
-    def append(self, cells: Mapping[str, Any]) -> None:
-        self._insert("rows", cells)
-        self.n_rows = cells[ROW]
+    def note(self, **facts: Any) -> None:
+        """Store facts, in place of those with the same names."""
+        self._write(facts)
 
-    def failed(self, limit: int | None) -> set[int]:
-        """Return the numbers of the rows with errors, up to a limit, that are not yet retried."""
-        with self._named_errors():
-            found = self._database.execute(
-                "SELECT number FROM rows WHERE failed AND number <= ?"
-                " AND number NOT IN (SELECT number FROM retried)",
-                [self.n_rows if limit is None else limit],
-            )
-            return {number for (number,) in found}
+    def cut(self, end: int) -> None:
+        """Discard all rows and facts after the first `end` bytes of the file."""
+        self._file.truncate(end)
+        self._scan()
 
-    def add_retried(self, cells: Mapping[str, Any]) -> None:
-        """Store a row that was decided again."""
-        self._insert("retried", cells)
-
-    def replace_retried(self) -> None:
-        """Replace the old rows by the rows that were decided again."""
-        with self._named_errors(), self._database:  # commits, or rolls back
-            self._database.execute("BEGIN")
-            self._database.execute("INSERT OR REPLACE INTO rows SELECT * FROM retried")
-            if self._database.execute("DELETE FROM retried").rowcount:
-                self._database.execute("UPDATE outputs SET n_rows = NULL")
-
-    def forget_retried(self) -> None:
-        self._execute("DELETE FROM retried")
-
-    def invalidate(self) -> None:
-        """Change the description of the job, so that no run resumes with these rows."""
-        description = json.dumps({**self._description, "input": None})
-        self._execute("UPDATE job SET description = ?", [description])
+    @property
+    def end(self) -> int:
+        """The length of the file in bytes."""
+        return self._end
 
     def note_output(self, part: Path) -> None:
         """Record the hash of a file with all rows, before the file replaces the output."""
-        values = [content_hash(part), self.n_rows]
-        self._execute("INSERT OR REPLACE INTO outputs VALUES (?, ?)", values)
+        self.note(output=content_hash(part))
+        self._sync()
 
     def is_written(self) -> bool:
         """Return whether the output exists and has all rows in their current state."""
-        with self._named_errors():
-            return self._output.exists() and self._noted_output() == (self.n_rows,)
+        return self._written is not None and self._hash_of_output() == self._written
 
-    def _open(self, overwrite: bool) -> sqlite3.Connection:
-        """Open the database. With `overwrite`, empty it, or replace it if it is damaged."""
-        with self._named_errors():
-            try:
-                database = self._connect()
-                if not overwrite:
-                    return database
-                try:
-                    _drop_tables(database)
-                except BaseException:
-                    database.close()
-                    raise
-                return database
-            except sqlite3.DatabaseError as error:
-                if not (overwrite and _is_damage(error)):
-                    raise
-        for suffix in ("", "-wal", "-journal"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        return self._open(overwrite=False)
-
-    def _connect(self) -> sqlite3.Connection:
-        """Open the database and lock it."""
-        end = time.monotonic() + LOCK_SECONDS
-        while True:
-            database = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-            try:
-                # Set this before the first access, so that the write-ahead log needs no shared
-                # memory.
-                database.execute("PRAGMA locking_mode = EXCLUSIVE")
-                database.execute("PRAGMA journal_mode = WAL")
-                # Flush to the disk at checkpoints, not at every commit.
-                database.execute("PRAGMA synchronous = NORMAL")
-                database.execute("BEGIN EXCLUSIVE").execute("COMMIT")
-                return database
-            except BaseException as error:
-                database.close()
-                if "locked" not in str(error):
-                    raise
-                if time.monotonic() > end:
-                    raise ElizaError(f"another process is writing {self._output}") from None
-            # Two processes that start together can block each other. The random delay ends this.
-            time.sleep(random.uniform(0.0, 0.05))
-
-    def _begin(self, overwrite: bool) -> None:
-        if overwrite:
-            self._output.unlink(missing_ok=True)
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if version not in (0, FORMAT):
+    def _begin(self) -> None:
+        self._scan()
+        if self.path.stat().st_size and not self.facts:
             raise InvalidArgumentError(
-                f"{self.path} has another format: expected {FORMAT}, found {version}; give "
-                f"another output, or --overwrite"
+                f"{self.path} is damaged or from another version of eliza-ffi: expected the rows "
+                f"of a job; give another output, or --overwrite"
             )
-        self._database.executescript(TABLES)
-        if self._output.exists() and self._noted_output() is None:
+        found = self.facts.get("format", FORMAT)
+        if found != FORMAT:
+            raise InvalidArgumentError(
+                f"{self.path} has another format: expected {FORMAT}, found {found}; give another "
+                f"output, or --overwrite"
+            )
+        if self._output.exists() and self._hash_of_output() not in self._outputs:
             raise InvalidArgumentError(
                 f"{self._output} was changed after the job wrote it: give another output, or "
                 f"--overwrite"
             )
-        (last,) = self._database.execute("SELECT max(number) FROM rows").fetchone()
-        if last is not None:
-            self.n_rows = last
-            self._check()
+        if self.n_rows:
+            self._check(self.facts["job"])
+            self._file.truncate(self._end)
             return
         # Without rows, nothing depends on the settings of the earlier job.
         self._output.unlink(missing_ok=True)
-        self._database.execute("DELETE FROM job")
-        self._database.execute("DELETE FROM priors")
-        self._database.execute("INSERT INTO job VALUES (?)", [json.dumps(self._description)])
+        self.cut(0)
+        self.note(format=FORMAT, job=self._description)
 
-    def _check(self) -> None:
+    def _check(self, stored: Mapping[str, Any]) -> None:
         """Raise InvalidArgumentError if the rows belong to another job."""
-        (text,) = self._database.execute("SELECT description FROM job").fetchone()
-        stored = json.loads(text)
-        ours = json.loads(json.dumps(self._description))
+        ours = self._description
         other = [name for name in {*ours, *stored} if stored.get(name) != ours.get(name)]
         if other:
             listed = ", ".join(name.replace("_", " ") for name in sorted(other))
@@ -236,50 +176,83 @@ class JobStore:
                 f"settings, another output, or --overwrite"
             )
 
-    def _noted_output(self) -> tuple[int | None] | None:
-        """Return the entry of the table `outputs` for the current output file; None if unknown."""
-        found: tuple[int | None] | None = self._database.execute(
-            "SELECT n_rows FROM outputs WHERE hash = ?", [content_hash(self._output)]
-        ).fetchone()
-        return found
+    def _scan(self) -> None:
+        """Read the facts and find the rows, up to the first damaged line."""
+        self._places = array("q")
+        self.failed: set[int] = set()
+        self.facts: dict[str, Any] = {}
+        self._outputs: set[str] = set()
+        self._written: str | None = None
+        self._end = 0
+        self._reader.seek(0)
+        for line in self._reader:
+            fact = _fact(line)
+            if fact is None or not self._take(fact):
+                return
+            self._end += len(line)
 
-    def _insert(self, table: str, cells: Mapping[str, Any]) -> None:
-        values = [cells[ROW], cells[ERROR] is not None, json_bytes(cells).decode()]
-        self._execute(f"INSERT INTO {table} VALUES (?, ?, ?)", values)
-        if time.monotonic() - self._synced >= SYNC_SECONDS:
-            self._execute("PRAGMA wal_checkpoint")
-            self._synced = time.monotonic()
+    def _take(self, fact: Mapping[str, Any]) -> bool:
+        """Note the fact of a line at the end; return False if rows before it are missing."""
+        if "cells" not in fact:
+            self.facts.update(fact)
+            if "output" in fact:
+                self._written = fact["output"]
+                self._outputs.add(fact["output"])
+            return True
+        number = fact["cells"][ROW]
+        if number == self.n_rows + 1:
+            self._places.append(self._end)
+        elif number <= self.n_rows:
+            self._places[number - 1] = self._end
+        else:
+            return False
+        self._written = None
+        (self.failed.discard if fact["cells"][ERROR] is None else self.failed.add)(number)
+        return True
 
-    def _execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        with self._named_errors():
-            return self._database.execute(statement, values)
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """Add the path of the database to SQLite's errors."""
+    def _write(self, fact: Mapping[str, Any]) -> None:
+        data = json_bytes(fact)
+        line = b"%08x %s\n" % (crc32(data), data)
+        left = memoryview(line)
         try:
-            yield
-        except sqlite3.Error as error:
-            if _is_damage(error):
-                raise InvalidArgumentError(
-                    f"{self.path} is damaged or from another version of eliza-ffi: expected an "
-                    f"SQLite database of decided rows; give another output, or --overwrite"
-                ) from error
-            raise ElizaError(f"{self.path}: {error}; run the job again") from error
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise ElizaError(f"{self.path}: {error.strerror}; run the job again") from error
+        self._take(fact)
+        self._end += len(line)
+
+    def _sync(self) -> None:
+        os.fsync(self._file.fileno())
+        self._synced = time.monotonic()
+
+    def _hash_of_output(self) -> str | None:
+        return content_hash(self._output) if self._output.exists() else None
 
 
-def _drop_tables(database: sqlite3.Connection) -> None:
-    with database:
-        database.execute("BEGIN")
-        for table in ("job", "rows", "retried", "outputs", "priors"):
-            database.execute(f"DROP TABLE IF EXISTS {table}")
-        database.execute("PRAGMA user_version = 0")
-    database.execute("VACUUM")  # returns the space to the file system
+def _fact(line: bytes) -> dict[str, Any] | None:
+    """Return the fact of a line; None if the line is damaged."""
+    data = line[9:-1]
+    if not line.endswith(b"\n") or line[:9] != b"%08x " % crc32(data):
+        return None
+    fact: dict[str, Any] = json.loads(data)
+    return fact
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    """Return whether a file is not an intact database; a full disk, for example, is no damage."""
-    return type(error) is sqlite3.DatabaseError
+def lock(file: io.FileIO, output: Path) -> None:
+    """Lock a file until it is closed; raise ElizaError if another process has locked it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(2**62)  # other processes cannot read a locked byte
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ElizaError(f"another process is writing {output}") from None
 
 
 def content_hash(path: Path) -> str:

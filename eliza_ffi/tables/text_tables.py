@@ -16,15 +16,15 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from .rows import TableRow, check_distinct, check_unchanged, is_unicode
 
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """The maximum length in bytes of a line, and of a CSV field, which may span several lines."""
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
-MOST_COLUMNS = 10_000
+MAX_COLUMNS = 10_000
 
-MOST_DEPTH = 200
+MAX_DEPTH = 200
 """The maximum nesting depth of a line of JSONL, because later code recurses for each level."""
 
 SAMPLED_ROWS = 100
@@ -32,7 +32,7 @@ SAMPLED_ROWS = 100
 
 
 class LongLineError(ValueError):
-    """A line is longer than :data:`MOST_BYTES`; the lines after it can still be read."""
+    """A line is longer than :data:`MAX_BYTES`; the lines after it can still be read."""
 
 
 class Lines:
@@ -63,20 +63,20 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(MOST_BYTES + 1)
+        line = self._file.readline(MAX_BYTES + 1)
         if not line:
             raise StopIteration
         self.number += 1
         self.offset += len(line)
-        if len(line) > MOST_BYTES and not line.endswith(b"\n"):
+        if len(line) > MAX_BYTES and not line.endswith(b"\n"):
             self._skip_line()
-            raise LongLineError(f"the line is longer than {MOST_BYTES:,} bytes")
+            raise LongLineError(f"the line is longer than {MAX_BYTES:,} bytes")
         if self.number == 1:
             line = line.removeprefix(_BOM)
         return line.decode("utf-8", "surrogateescape")
 
     def _skip_line(self) -> None:
-        while piece := self._file.readline(MOST_BYTES):
+        while piece := self._file.readline(MAX_BYTES):
             self.offset += len(piece)
             if piece.endswith(b"\n"):
                 return
@@ -156,7 +156,7 @@ class CsvTable:
 
     def _reader(self, lines: Lines) -> Iterator[list[str]]:
         # The limit is global to the process, and other code may have set a higher one.
-        csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
         return csv.reader(lines, delimiter=self.delimiter, strict=True)
 
 
@@ -215,9 +215,9 @@ def _names(rows: Iterable[TableRow]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for row in rows:
         found.update(dict.fromkeys(row.fields))
-        if len(found) > MOST_COLUMNS:
+        if len(found) > MAX_COLUMNS:
             raise InvalidArgumentError(
-                f"{row.place}: expected at most {MOST_COLUMNS:,} columns, got more; the objects on "
+                f"{row.place}: expected at most {MAX_COLUMNS:,} columns, got more; the objects on "
                 f"all lines must have the same keys"
             )
     return tuple(found)
@@ -231,14 +231,14 @@ def _object(line: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"expected a JSON object, got a {type(found).__name__}")
     # Check the depth only of lines with enough brackets, which are rare.
-    if line.count("[") + line.count("{") > MOST_DEPTH and _is_deep(found):
-        raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
+    if line.count("[") + line.count("{") > MAX_DEPTH and _is_deep(found):
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return found
 
 
 def _is_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         level = [
             inner
             for each in level

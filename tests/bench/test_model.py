@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from demo_prompts import SHOULD_RESPOND_CHOICES, should_respond_prompt
 
 from bench.model import Alternatives, Workbench, gbnf_of
 from bench.model.__main__ import main, measure
@@ -14,7 +15,6 @@ from bench.streams import OURS, StreamEffort, markdown, measure_cell
 from eliza_ffi import Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
-from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, should_respond_prompt
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -60,7 +60,7 @@ def test_any_tokenization_gives_the_tokens_of_the_grammar(tiny_model: Model) -> 
     "text", ['say "hi"', "a\\b", "two\nlines\tand\r", "Grüße 你好 🙂", "a]b|c#d", "bell\x07"]
 )
 def test_every_text_can_be_written_as_gbnf(tiny_model: Model, text: str) -> None:
-    out = tiny_model.generate("x", max_tokens=64, shape=Gbnf(gbnf_of([text])))
+    out = tiny_model.generate("x", max_tokens=64, schema=Gbnf(gbnf_of([text])))
     assert out.text == text
 
 

@@ -14,7 +14,7 @@ from eliza_ffi.chat.call_format import CallFormat, Hole, Member, Members, write_
 from eliza_ffi.chat.call_grammar import call_grammar
 from eliza_ffi.chat.tool_messages import GENERIC
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.structured.schema_walk import alternatives
+from eliza_ffi.structured.schema_walk import SchemaDocument
 
 INDENTS = "CohereForAI-c4ai-command-r-plus-tool_use"
 
@@ -75,7 +75,7 @@ def allows(model: Model, format: CallFormat, schema: dict[str, Any], arguments: 
     """Return whether the grammar of a call allows arguments as the template writes them."""
     made = call_grammar(format, schema, "((", "))", plain)
     masks = model.session.guidance().lark(
-        made.lark, json_after=made.json_after, most_digits=made.most_digits
+        made.lark, json_after=made.json_after, max_digits=made.max_digits
     )
     source = masks.start()
     for token in model.tokenize(f"(({write_arguments(format, arguments)}))"):
@@ -144,7 +144,7 @@ def test_a_call_takes_schemas_that_llguidance_alone_rejects(tiny_model: Model) -
 def test_each_schema_reference_is_followed_only_once() -> None:
     many = {f"x{i}": {"anyOf": [{"$ref": f"#/$defs/x{i + 1}"}] * 9} for i in range(9)}
     root = {"$defs": {**many, "x9": {"type": "boolean"}}}
-    assert list(alternatives({"$ref": "#/$defs/x0"}, root)) == [{"type": "boolean"}]
+    assert list(SchemaDocument(root).alternatives({"$ref": "#/$defs/x0"})) == [{"type": "boolean"}]
 
 
 def test_an_unsupported_required_argument_is_named_in_the_error() -> None:

@@ -11,17 +11,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import jinja2.utils
 import pytest
+from demo_prompts import chat_prompt
 from hypothesis import example, given
 from hypothesis import strategies as st
 from real_templates import REJECTS_TEXT, real_templates
 
 from eliza_ffi import cli
-from eliza_ffi.chat.template import ChatTemplate, template_of_model
+from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
-from eliza_ffi.cli.demo_prompts import chat_prompt
-from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, NotSupportedError
+from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -158,21 +157,15 @@ def test_attributes_of_an_undefined_macro_argument_are_undefined() -> None:
     assert ChatTemplate(macro + "{{ f(x=nothing) }}").render([user("x")]) == "[]False"
 
 
-def test_namespaces_do_not_depend_on_private_attributes_of_jinja2(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def keep_elsewhere(self: Any, *given: Any, **more: Any) -> None:
-        object.__setattr__(self, "_elsewhere", dict(*given, **more))
-
-    monkeypatch.setattr(jinja2.utils.Namespace, "__init__", keep_elsewhere)
+def test_a_namespace_has_only_the_attributes_that_the_template_sets() -> None:
     source = (
         "{% set ns = namespace({'': 0}, n=1, _own=2) %}{% set ns.n = ns.n + 1 %}"
         "{{ ns.n }} {{ ns['n'] }} {{ ns[''] }} {{ ns.m is defined }} {{ ns._own is defined }}"
-        " {{ ns._values is defined }} {{ [ns] | string }} {{ ns == ns }}"
+        " {{ ns._Namespace__attrs is defined }}"
     )
-    assert ChatTemplate(source).render([user("x")]) == (
-        "2 2 0 False False False [<Namespace {'': 0, 'n': 2, '_own': 2}>] True"
-    )
+    assert ChatTemplate(source).render([user("x")]) == "2 2 0 False False False"
+    with pytest.raises(ChatTemplateError, match="nests a namespace in a value that it writes"):
+        ChatTemplate("{{ [namespace(x=1)] }}").render([user("x")])
 
 
 def test_contents_are_converted_to_the_form_the_template_supports() -> None:
@@ -281,8 +274,8 @@ def test_reasoning_content_is_added_if_the_template_requires_it() -> None:
 def test_tools_is_an_empty_list_if_the_template_fails_with_none() -> None:
     looping = "{% for t in tools %}{{ t }}{% endfor %}{{ messages[0].content }}"
     assert ChatTemplate(looping).render([user("x")]) == "x"
-    asking = "{{ tools is none }} {{ messages[0].content }}"
-    assert ChatTemplate(asking).render([user("x")]) == "True x"
+    source = "{{ tools is none }} {{ messages[0].content }}"
+    assert ChatTemplate(source).render([user("x")]) == "True x"
 
 
 def test_older_templates_get_the_variables_datetime_and_functions() -> None:
@@ -369,25 +362,20 @@ def test_an_invalid_template_is_rejected(source: str) -> None:
 )
 def test_a_template_cannot_escape_from_the_sandbox(source: str) -> None:
     messages = [user("x")]
-    with pytest.raises(ChatTemplateError, match=r"chat template failed|templates may not use"):
+    with pytest.raises(ChatTemplateError, match=r"failed|may not use|No filter|not supported"):
         ChatTemplate(source).render(messages)
     assert messages == [user("x")]
 
 
 def test_a_template_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    template = ChatTemplate("{% for i in range(9) %}{{ i }}{% endfor %}")
-    assert template.render([user("x")]) == "012345678"
+    template = ChatTemplate("{% for i in range(999) %}{{ i // 999 }}{% endfor %}")
+    assert template.render([user("x")]) == "0" * 999
     monkeypatch.setattr("eliza_ffi.chat.budget.MAX_SECONDS", -1.0)
     with pytest.raises(ChatTemplateError, match="longer than"):
         template.render([user("x")])
 
 
 # ---- where templates come from -----------------------------------------------------------------
-
-
-def test_an_older_library_that_cannot_return_the_template_is_reported() -> None:
-    with pytest.raises(NotSupportedError, match="older version of the library cannot return it"):
-        template_of_model({"has_chat_template": True})
 
 
 @pytest.mark.slow
@@ -755,3 +743,41 @@ def test_only_a_written_message_of_the_assistant_can_be_continued() -> None:
             shown(TURNS, [user("x"), last], continue_final_message=True)
     with pytest.raises(ChatTemplateError, match="cannot be continued"):
         shown("{{ messages[0].content[:1] }}", [assistant("abc")], continue_final_message=True)
+
+
+FIRST_ONLY = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}%s{% else %}"
+    "[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}"
+)
+EVERYWHERE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+AT_START = (
+    "{% for m in messages %}{% if m.role == 'system' and loop.previtem is defined "
+    "and loop.previtem.role != 'system' %}{{ raise_exception('no') }}{% endif %}"
+    "[{{ m.role }}]{{ m.content }}{% endfor %}"
+)
+
+
+def system(text: str) -> dict[str, str]:
+    return {"role": "system", "content": text}
+
+
+@pytest.mark.parametrize(
+    ("source", "together", "apart"),
+    [
+        (EVERYWHERE, "[system]a[system]b[user]hi", "[user]hi[system]a"),
+        (AT_START, "[system]a[system]b[user]hi", "[system]a[user]hi"),
+        (
+            FIRST_ONLY.replace("%s", "{{ raise_exception('no') }}"),
+            "[system]a\n\nb[user]hi",
+            "[system]a[user]hi",
+        ),
+        (FIRST_ONLY.replace("%s", ""), "[system]a\n\nb[user]hi", "[system]a[user]hi"),
+    ],
+)
+def test_system_messages_are_merged_if_the_template_needs_that(
+    source: str, together: str, apart: str
+) -> None:
+    template = ChatTemplate(source)
+    user = {"role": "user", "content": "hi"}
+    assert template.render([system("a"), system("b"), user]) == together
+    assert template.render([user, system("a")]) == apart

@@ -8,13 +8,14 @@ import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from eliza_ffi import AsyncModel, Model, PreparedLabels
 from eliza_ffi.choices import LabelSet, TokenTreePayload
 from eliza_ffi.choices.label_set import string_choices
-from eliza_ffi.choices.prepared_labels import CHOICES_KEPT, SETS_KEPT, ChoiceCache
+from eliza_ffi.choices.prepared_labels import MAX_CHOICES, MAX_SETS, ChoiceCache
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 
@@ -27,7 +28,7 @@ class Action(enum.Enum):
 
 
 def test_prepared_labels_give_the_same_results_as_plain_labels(tiny_model: Model) -> None:
-    for choices in (Action, bool, {"yes": 1, "no": 0}, ["STOP", "REPLY", "RESPOND"], ("A", "B")):
+    for choices in (Action, bool, Literal["yes", 0], ["STOP", "REPLY", "RESPOND"], ("A", "B")):
         for mode in ("greedy", "best"):
             plain, prepared = (
                 tiny_model.choose(PROMPT, labels, mode=mode, probabilities=True)
@@ -86,20 +87,20 @@ def test_the_cache_keeps_the_most_recently_used_sets() -> None:
     labels = PreparedLabels(string_choices(["a"]), cache)
     assert cache.tokens_of(labels) is cache.tokens_of(labels)
     del made[1:]
-    for i in range(SETS_KEPT):
+    for i in range(MAX_SETS):
         cache.tokens_of(string_choices([f"c{i}"]))
-    assert len(made) == 1 + SETS_KEPT
+    assert len(made) == 1 + MAX_SETS
     cache.tokens_of(string_choices(["a", "b"]))
-    assert len(made) == 2 + SETS_KEPT, "the least recently used set is removed"
+    assert len(made) == 2 + MAX_SETS, "the least recently used set is removed"
 
 
 @pytest.mark.slow
 def test_a_set_larger_than_the_cache_is_cached_alone() -> None:
     cache = ChoiceCache(lambda choices, lead: TokenTreePayload("", ()))
     small = cache.tokens_of(string_choices(["a"]))
-    large = string_choices([str(i) for i in range(CHOICES_KEPT)])
-    kept = cache.tokens_of(large)
-    assert cache.tokens_of(large) is kept
+    large = string_choices([str(i) for i in range(MAX_CHOICES)])
+    cached = cache.tokens_of(large)
+    assert cache.tokens_of(large) is cached
     assert cache.tokens_of(string_choices(["a"])) is not small
 
 

@@ -22,6 +22,7 @@ from command import Run, parsers, runner
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.cli.doctor import DEPENDENCIES, EXTRAS
 from eliza_ffi.cli.main import build_parser
+from eliza_ffi.cli.serve import LLAMA_SERVER_FLAGS
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
@@ -123,8 +124,6 @@ def test_a_byte_order_mark_is_no_part_of_a_json_file(run: Run, tmp_path: Path) -
     with_bom(calibration, calibration.read_text(encoding="utf-8"))
     one = ["decide", "--input", "hello", "--questions", questions, "--json"]
     assert run(*one, "--calibration", str(calibration)).json["calibrated"]
-    prior = run(*one[:-1], "--prior", str(calibration)).out
-    assert "uncalibrated probabilities divided by a prior; " in " ".join(prior.split())
     assert not run(*one, "--examples", examples, "--examples-column", "text").json["calibrated"]
 
 
@@ -351,7 +350,7 @@ ONE_LABEL = ["choose", "--prompt", "x", "--label", "a"]
         (["decide", "--inptu", "x"], "decide has no argument '--inptu': did you mean --input?"),
         (["choose", "--lable=a"], "choose has no argument '--lable': did you mean --label?"),
         (["choose", "Hello!", "--label", "a"], "no argument 'Hello!': give a prompt with --prompt"),
-        (["choose", "--choice", "a"], "no argument '--choice': did you mean --label?"),
+        (["choose", "--option", "a"], "no argument '--option': did you mean --label?"),
         (["rank", "--top", "3"], "no argument '--top': did you mean -k?"),
         (["rank", "--input=x"], "no argument '--input': did you mean --prompt?"),
         (["demo", "--xyz"], "demo has no argument '--xyz': see eliza-ffi demo --help"),
@@ -472,3 +471,10 @@ def test_options_have_the_names_that_llama_server_gives_them() -> None:
     assert parsed("serve -hf m -c 8192 -np 8 --n-gpu-layers 9 -a a") == ours
     for name in ("-n", "--predict", "--n-predict"):
         assert parsed(f"generate {name} 5") == parsed("generate --max-tokens 5")
+
+
+def test_serve_accepts_llama_servers_flags_for_parts_that_are_always_on() -> None:
+    parser = build_parser()
+    for flag in (flag for flags in LLAMA_SERVER_FLAGS for flag in flags):
+        assert parser.parse_args(["serve", flag, "--port", "5"]).port == 5
+    assert "--jinja" not in parser.parse_args(["serve"]).parser.format_help()

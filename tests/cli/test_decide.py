@@ -23,7 +23,7 @@ import table_work
 from checkout import ROOT
 from command import Run, parsers
 from fake_decider import FakeDecider, take_place
-from job_rows import n_decided
+from job_rows import stored_rows
 from rich.cells import cell_len
 
 from eliza_ffi import __version__
@@ -32,9 +32,9 @@ from eliza_ffi.cli.console import model_options
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.questions import read_asking, read_questions
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
-from eliza_ffi.decisions.learning.calibration import Calibration
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from eliza_ffi.decisions.wire import question_to
+from eliza_ffi.evidence.calibration import Calibration
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
@@ -42,7 +42,7 @@ CHOICE = Choice("Which team?", ["billing", "sales"], "team")
 PREDICATE = Predicate("It is urgent.", "urgent")
 SCORE = Score("How angry?", ["calm", "cross"], "anger")
 AS_OPTIONS = [
-    *("--ask", "Which team?", "--choice", "billing", "--choice", "sales", "--name", "team"),
+    *("--ask", "Which team?", "--option", "billing", "--option", "sales", "--name", "team"),
     *("--predicate", "It is urgent.", "--name", "urgent"),
     *("--score", "How angry?", "--level", "calm", "--name", "anger", "--level", "cross"),
 ]
@@ -119,14 +119,14 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ([], "no questions: give --questions"),
-        (["--choice", "a"], "--choice 'a' must follow --ask"),
-        (["--predicate", "x", "--choice", "a"], "--choice 'a' must follow --ask"),
+        (["--option", "a"], "--option 'a' must follow --ask"),
+        (["--predicate", "x", "--option", "a"], "--option 'a' must follow --ask"),
         (["--ask", "x", "--level", "a"], "--level 'a' must follow --score"),
         (["--name", "a"], "--name 'a' must follow a question"),
         (["--predicate", "x", "--name", "a", "--name", "b"], "the question is already named 'a'"),
-        (["--ask", "x"], "--ask 'x' needs 2 or more --choice options, got 0"),
-        (["--ask", "x", "--choice", "a,b"], "--choice options, got 1: repeat --choice for each"),
-        (["--score", "x", "--level", "a,b"], "--level options, got 1: repeat --level for each"),
+        (["--ask", "x"], "--ask 'x' needs 2 or more of --option, got 0"),
+        (["--ask", "x", "--option", "a,b"], "of --option, got 1: repeat --option for each"),
+        (["--score", "x", "--level", "a,b"], "of --level, got 1: repeat --level for each"),
         (["--predicate", "x", "--prompt", "y"], "no argument '--prompt': did you mean --input?"),
         (["--predicate", "x", "--questions", "q.json"], "cannot be combined with --questions"),
         (["--predicate", "x", "--input", "y", "--input-file", "z"], "not allowed with"),
@@ -151,6 +151,9 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
         ([*TABLE, "--ray", "local", "--workers", "0"], "--ray requires --workers"),
         ([*TABLE, "--workers", "2"], "--workers requires --ray"),
         ([*TABLE, "--save-prior", "p.json"], "--save-prior requires --prior inputs"),
+        ([*TABLE, "--learn", "--think", "5"], "--learn cannot be combined with --think"),
+        ([*TABLE, "--learn", "--calibration", "c"], "--learn cannot be combined with --calib"),
+        ([*HELLO, "--learn"], "--learn requires a TABLE"),
         (["--predicate", "x", "--input", "y", "--ray", "local"], "--ray requires a TABLE"),
         (["--predicate", "x", "--input", "y", "--workers", "2"], "--workers requires a TABLE"),
     ],
@@ -249,14 +252,14 @@ def test_a_malformed_conversation_file_is_rejected(
 
 
 def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: FakeDecider) -> None:
-    options = ["--answer-style", "letters", "--orders", "3", "--scoring", "mean"]
+    options = ["--answer-style", "letters", "--orders", "3", "--scoring", "full"]
     options += ["--allowed-probability", "--prompt-format", "plain", "--prior", "none"]
     given = ["--input", "x", "--min-probability", "0.4", "--think", "5"]
     eliza("decide", *AS_OPTIONS, *options, *given)
     not_given = dict.fromkeys(("prompt_order", "calibration", "examples", "abstain"))
     not_given |= {"think_below": 1.0, "think_share": 1.0}
     prompts = {"answer_style": "letters", "orders": 3, "prompt_format": "plain", "prior": "none"}
-    scores = {"scoring": "mean", "allowed_probability": True, "min_probability": 0.4, "think": 5}
+    scores = {"scoring": "full", "allowed_probability": True, "min_probability": 0.4, "think": 5}
     assert model.asked == [("x", {**not_given, **prompts, **scores})]
 
 
@@ -265,15 +268,20 @@ def test_a_calibration_is_read_and_rejects_another_rule(
 ) -> None:
     path = tmp_path / "calibration.json"
     Calibration(
-        model="any", rule="mean", answer_style="letters", orders=2, prompt="default", questions=()
+        model="any",
+        scoring="full",
+        answer_style="letters",
+        orders=2,
+        prompt="default",
+        questions=(),
     ).save(path)
     command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
     arguments = build_parser().parse_args(command)
     calibration = read_asking(arguments, arguments.calibration)["calibration"]
-    facts = (calibration.rule, calibration.answer_style, calibration.orders)
-    assert facts == ("mean", "letters", 2)
+    facts = (calibration.scoring, calibration.answer_style, calibration.orders)
+    assert facts == ("full", "letters", 2)
     message = eliza(*command, "--scoring", "constrained", code=1).err
-    assert "the calibration is for another rule: expected 'mean', got 'constrained'" in message
+    assert "the calibration is for another scoring: expected 'full', got 'constrained'" in message
     assert model.asked == []
 
 
@@ -363,7 +371,7 @@ def decide_table(eliza: Run, model: FakeDecider, tmp_path: Path, questions: str)
 
 def test_a_table_is_decided_and_summarized(decide_table: Run, tmp_path: Path) -> None:
     write_table(tmp_path)
-    out, err = decide_table("in.csv", "out.jsonl", "--min-confidence", "0.2")
+    out, err = decide_table("in.csv", "out.jsonl", "--min-probability", "0.7")
     output = tmp_path / "out.jsonl"
     rows = rows_of(output)
     assert [row["id"] for row in rows] == [str(i) for i in range(1, 13)]
@@ -377,7 +385,7 @@ def test_a_table_is_decided_and_summarized(decide_table: Run, tmp_path: Path) ->
     assert f"sales {teams.count('sales')}" in facts["team"]
     expected = "rows with errors: 2, the first: in.csv, line 6: column 'body' is empty"
     assert err == f"eliza-ffi: {expected}\n"
-    summary = decide_table("in.csv", "out.jsonl", "--min-confidence", "0.2", "--json").json
+    summary = decide_table("in.csv", "out.jsonl", "--min-probability", "0.7", "--json").json
     assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
     assert summary["answers"]["team"]["sales"] == teams.count("sales")
 
@@ -453,6 +461,24 @@ def test_the_share_that_thinks_is_one_of_all_rows_of_a_resumed_table(
     for limit, n_thought in (["--limit", "4"], 0), ([], 1):
         eliza(*table, *asked, *limit)
         assert sum(row["reasoning"] is not None for row in rows_of(output)) == n_thought
+
+
+def test_learn_prints_what_the_rows_changed(eliza: Run, tmp_path: Path, library: object) -> None:
+    table = ["decide", write_table(tmp_path, 100), "--column", "body"]
+    asked = ["--ask", "Which?", "--option", "billing", "--option", "sales", "--name", "team"]
+    asked += ["--n-slots", "1", "--threads", "1", "--learn", "--output"]
+    summary = eliza(*table, *asked, str(tmp_path / "out.jsonl"), "--json").json
+    found = summary["learned"]["team"]
+    assert summary["calibrated"] is False
+    assert len(found["shown"]) == min(found["changed"], 10)
+    assert found["changed"] == 0 or found["accepted"]
+    assert "heads of two halves of 80 rows agree on" in found["reasons"][0]
+    shown = eliza(*table, *asked, str(tmp_path / "out.jsonl")).out
+    assert f"team: {found['changed']:,} answer" in shown and " of 80 changed, not cal" in shown
+    for each in found["shown"]:
+        assert f"  row {each['row']}: {each['before']} -> {each['after']}" in shown
+    said = eliza(*table, *asked, str(tmp_path / "x.csv"), "--limit", "20", code=1).err
+    assert "learn needs at least 60 different rows, got 16 in the first 20" in said
 
 
 def test_keep_selects_the_copied_columns(decide_table: Run, tmp_path: Path) -> None:
@@ -563,7 +589,7 @@ def started(tmp_path: Path, questions: str, output: Path) -> subprocess.Popen[st
 
 
 def wait_for_rows(process: subprocess.Popen[str], output: Path, n_rows: int) -> None:
-    while n_decided(output) <= n_rows:
+    while len(stored_rows(output)) <= n_rows:
         assert process.poll() is None
         time.sleep(0.005)
 
@@ -584,7 +610,7 @@ def test_an_interrupt_exits_with_130_and_says_how_to_resume(
         f"eliza-ffi: interrupted; the rows decided so far are kept in {output}.job"
     )
     assert err.endswith("run the same command without --overwrite\n")
-    assert 0 < n_decided(output) < 300
+    assert 0 < len(stored_rows(output)) < 300
     assert not output.exists()
     process = started(tmp_path, questions, output)
     out, err = process.communicate()

@@ -29,7 +29,11 @@ def commands(block: str) -> list[list[str]]:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
 def test_the_commands_run_in_order(
-    eliza: Run, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    eliza: Run,
+    library: Library,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     monkeypatch.chdir(tmp_path)
@@ -44,6 +48,8 @@ def test_the_commands_run_in_order(
     assert list(rows[0])[:3] == ["row", "id", "team"]
     header = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.startswith("row,id,body,input_team,input_urgent,team,team_probability,")
+    exec(blocks("python")[0], {})
+    assert capsys.readouterr().out == blocks("text")[1]
 
 
 def test_commands_that_need_other_files_parse() -> None:

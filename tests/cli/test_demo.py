@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import demo_prompts
 import pytest
 from command import Run
+from demo_prompts import DEMO
 from rich.cells import cell_len
 
 from eliza_ffi import AsyncModel
@@ -24,8 +27,9 @@ def options(library: Library, random_model_path: Callable[..., Path]) -> list[st
     return ["--model", str(path), "--library", str(library.path), "--threads", "1"]
 
 
-def test_the_cases_are_read_from_the_fixtures() -> None:
-    planner, should_respond = map(list, map(demo_cases, demo.TASKS))
+def test_the_cases_are_those_of_the_fixtures() -> None:
+    assert json.loads(DEMO.read_text(encoding="utf-8"))["cases"] == demo_prompts.demo_cases()
+    planner, should_respond = map(demo_cases, demo.TASKS)
     assert (len(planner), len(should_respond)) == (15, 32)
     assert {case.labels for case in should_respond} == {("RESPOND", "IGNORE", "STOP")}
     assert len({case.labels for case in planner}) > 5
@@ -72,7 +76,7 @@ def test_an_output_that_is_no_label_is_counted_and_exits_with_1(
     plain = AsyncModel.choose
 
     async def choose_wrongly(self: AsyncModel, prompt: str, labels: Any, **more: Any) -> Any:
-        first = next(demo_cases("planner")).prompt
+        first = demo_cases("planner")[0].prompt
         return await plain(self, prompt, ["ELSE"] if prompt == first else labels, **more)
 
     monkeypatch.setattr(AsyncModel, "choose", choose_wrongly)

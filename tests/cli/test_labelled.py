@@ -8,30 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Run, runner
+from command import Run
 from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import Choice, Predicate
-from eliza_ffi.decisions.learning.pictures import load_matplotlib
-from eliza_ffi.library.loading import Library
+from eliza_ffi.evidence import Calibration
+from eliza_ffi.learning.pictures import load_matplotlib
 from eliza_ffi.model import Model
 from eliza_ffi.session.scoring import Scoring
 
 ASKED = [
     *("--predicate", "Someone is asked to be silent.", "--name", "silent"),
-    *("--ask", "What is wanted?", "--choice", "search", "--choice", "email", "--name", "wanted"),
+    *("--ask", "What is wanted?", "--option", "search", "--option", "email", "--name", "wanted"),
 ]
-
-
-@pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str],
-    library: Library,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Run:
-    monkeypatch.chdir(tmp_path)
-    return runner(capsys, "--library", str(library.path), "--threads", "1")
 
 
 @pytest.fixture
@@ -91,6 +80,23 @@ def test_a_dry_run_prints_the_prompts_without_asking_the_model(
     assert "- email\n- search<|im_end|>" in out
 
 
+def test_labels_that_may_be_wrong_are_printed_and_written(run: Run, table: str) -> None:
+    text = Path(table).read_text()
+    Path(table).write_text(text.replace("cats 2,n,search", "cats 2,n,email"))
+    asked = ["--ask", "What is wanted?", "--option", "search", "--option", "email"]
+    command = ["calibrate", table, "--column", "body", *asked, "--target", "0=wanted"]
+    command += ["--method", "head", "--output", "c.json"]
+    out = run(*command, "--suspicious", "s.csv").out
+    with Path("s.csv").open(encoding="utf-8", newline="") as file:
+        first, *_ = csv.DictReader(file)
+    assert (first["given"], first["expected"]) == ("email", "search")
+    assert first["input"] == "search the web for cats 2"
+    assert "may be wrong, the most suspicious first:" in out
+    assert first["place"] in out
+    err = run(*command, "--suspicious", table, code=1).err
+    assert "name another file for the output" in err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lev", "nimble"])
 def test_a_dry_run_prints_the_prompts_of_a_decision_model(run: Run, kind: str) -> None:
@@ -104,7 +110,7 @@ def test_a_dry_run_prints_the_prompts_of_a_decision_model(run: Run, kind: str) -
     heads = [f"---- prompt {n} of {len(expected)}\n" for n in range(1, len(expected) + 1)]
     parts = [f"{head}{prompt}\n" for head, prompt in zip(heads, expected, strict=True)]
     assert out == "".join(parts)
-    for options in (["--scoring", "mean"], ["--answer-style", "letters"], ["--orders", "2"]):
+    for options in (["--scoring", "full"], ["--answer-style", "letters"], ["--orders", "2"]):
         out, err = run("decide", "--input", "hello", *ASKED, *model, *options, code=1)
         assert (out, "has its own prompts, labels, orders and scoring" in err) == ("", True)
 
@@ -257,3 +263,14 @@ def test_at_most_ten_left_out_rows_are_listed(run: Run) -> None:
     Path("in.csv").write_text("body,silent\n" + ",y\n" * 100, encoding="utf-8")
     lines = run("evaluate", "in.csv", "--column", "body", *ASKED[:4], code=1).err.splitlines()
     assert (len(lines), lines[-2]) == (13, "  and 90 more")
+
+
+def test_calibrate_accepts_a_table_without_answers(run: Run, tmp_path: Path) -> None:
+    table, file = tmp_path / "rows.csv", tmp_path / "team.json"
+    table.write_text("body\n" + "".join(f"The cat number {i} is ill\n" for i in range(12)))
+    options = ["--column", "body", *ASKED[:4], "--output", str(file), "--json"]
+    facts, err = run("calibrate", str(table), *options)
+    (question,) = json.loads(facts).values()
+    assert question["rows"] == {**question["rows"], "n_rows": 12, "head": False}
+    assert "learning without right answers needs 60" in err
+    assert not Calibration.load(file).questions[0].nll

@@ -20,7 +20,9 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from command import Run, parsers
+from gguf import PoolingType
 from rich.cells import cell_len
+from tiny_files import write_bert
 
 from eliza_ffi.cli.help import EXAMPLES
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
@@ -92,6 +94,10 @@ def test_help_has_an_example_that_is_not_wrapped(
 
 @pytest.mark.parametrize("command", sorted({*parsers()} - {"serve", "mcp"}))
 def test_the_examples_run(eliza: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if command == "rerank":
+        write_bert(Path("reranker.gguf"), PoolingType.RANK)
+    if command == "label":
+        monkeypatch.setattr(sys, "stdin", piped(b"1\nq\n"))
     for words in examples_of(f"\n{EXAMPLES[command]}"):
         if "|" in words:
             monkeypatch.setattr(sys, "stdin", piped(words[1].encode().replace(b"\\n", b"\n")))
@@ -122,6 +128,7 @@ READING = {
     "choose prompt": ["choose", "--prompt-file", "FILE", "--label", "a"],
     "choose messages": ["choose", "--messages", "FILE", "--label", "a"],
     "rank labels": ["rank", "--prompt", "x", "--labels-file", "FILE"],
+    "rerank document": ["rerank", "x", "FILE"],
     "generate prompt": ["generate", "--prompt-file", "FILE"],
     "generate grammar": ["generate", "--prompt", "x", "--grammar-file", "FILE"],
     "tokenize prompt": ["tokenize", "--prompt-file", "FILE"],
@@ -296,7 +303,7 @@ LOADING = (
         (LOADING, "doctor"),
         *((MODEL, name) for name in PRINTING if "help" not in name and name != "version"),
         (
-            "import eliza_ffi.decisions.learning.report as m; m.ask_examples = interrupted",
+            "import eliza_ffi.learning.report as m; m.ask_examples = interrupted",
             "evaluate",
         ),
         ("import eliza_ffi.model as m; m.Model.decide = interrupted", "decide"),
@@ -309,9 +316,10 @@ def test_an_interrupt_exits_with_130_and_no_traceback(statement: str, name: str)
     assert (done.returncode, done.stderr) == (130, "")
 
 
-@pytest.mark.parametrize("name", ["cffi", "jinja2", "jsonschema", "llguidance", "numpy"])
+@pytest.mark.parametrize("name", ["cffi", "jinja2", "jsonschema-rs", "llguidance", "numpy"])
 def test_a_missing_dependency_is_named(name: str) -> None:
-    script = f"import sys; sys.modules[{name!r}] = None\nfrom eliza_ffi.cli import main\n"
+    module = name.replace("-", "_")
+    script = f"import sys; sys.modules[{module!r}] = None\nfrom eliza_ffi.cli import main\n"
     script += "sys.exit(main(['doctor']))"
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -333,7 +341,7 @@ SHOWING: dict[str, list[str]] = {
     "demo": ["demo", *ONE_THREAD],
     "decide": [
         *("decide", "--input", TEXTS[0], *URGENT, "--ask", f"哪个团队 {FAMILY}"),
-        *("--choice", f"销售 {FAMILY}" * 9, "--choice", "\U0001f389" * 40, "--choice", "支持"),
+        *("--option", f"销售 {FAMILY}" * 9, "--option", "\U0001f389" * 40, "--option", "支持"),
     ],
     "decide a table": ["decide", *TABLE, *URGENT, "--output", "o.csv", "--overwrite"],
     "rank": [

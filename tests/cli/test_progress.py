@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eliza_ffi.cli.progress import ProgressBar, RowProgress
+from eliza_ffi.cli.progress import ProgressBar, RowProgress, preparing
 from eliza_ffi.tables import TableStep
 
 
@@ -47,6 +47,19 @@ def test_the_progress_bar_appears_after_a_delay_and_is_erased(
     bar("prefill", 0.5)
     bar("prefill", 1.0)
     bar.erase()
+    assert terminal.getvalue() == shown
+
+
+def test_a_terminal_shows_that_questions_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    with pytest.raises(ValueError, match="wrong"), preparing():
+        assert terminal.getvalue() == "\rpreparing the questions"
+        raise ValueError("wrong")
+    assert terminal.getvalue().split("\r")[2:] == [" " * len("preparing the questions"), ""]
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    shown = terminal.getvalue()
+    with preparing():
+        pass
     assert terminal.getvalue() == shown
 
 

@@ -116,8 +116,14 @@ def test_a_labels_answer_contains_the_labels_that_fit() -> None:
     answer = collect(labels, parts)
     assert isinstance(answer, MultiLabelAnswer)
     assert answer.name == "topics"
-    assert answer.value == ("a",)  # b is below the threshold
-    assert answer.abstained
+    assert answer.abstained and answer.value is None  # b is below the threshold
+    assert answer.labels == ("a", "b")
+    assert answer.probability == pytest.approx(0.8 * 0.55 * 0.9)
+    sure = [answer_of(each, [0.1, 0.9], 0.9, 0.6) for each in expand(labels)]
+    none = collect(labels, sure)
+    assert (none.value, none.abstained) == ((), False)
+    assert repr(none) == "MultiLabelAnswer(() of 3 labels)"
+    assert repr(answer) == "MultiLabelAnswer(None of 3 labels, abstained)"
     assert dict(answer.probabilities) == pytest.approx({"a": 0.8, "b": 0.55, True: 0.1})
     assert answer.confidence == pytest.approx(0.1)
 

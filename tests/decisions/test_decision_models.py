@@ -31,7 +31,13 @@ from eliza_ffi.decisions.models.decision_model import (
 )
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion, read_state
 from eliza_ffi.decisions.questions import Choice, Level, Option, Predicate, Score
-from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
+from eliza_ffi.errors import (
+    ChatTemplateError,
+    InvalidArgumentError,
+    ModelError,
+    NotSupportedError,
+    NotTextError,
+)
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -315,7 +321,7 @@ def test_the_nesting_depth_of_an_input_is_limited() -> None:
 def test_an_input_with_images_or_audio_is_rejected(kind: str) -> None:
     turns = [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": kind}]}]
     for state in (turns, {"messages": turns, "more": 1}):
-        with pytest.raises(InvalidArgumentError, match=f"{kind}.*only text is supported"):
+        with pytest.raises(NotTextError, match=f"{kind}.*only text is supported"):
             ask(build(), NOUL, state)
     assert read_state({"photos": turns}) == {"photos": turns}  # data, not a conversation
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eliza_ffi.decisions.asking import orders_of
 from eliza_ffi.decisions.prompt_settings import MAX_ORDERS
-from eliza_ffi.decisions.prompts import RenderedQuestion, ask, input_text
+from eliza_ffi.decisions.prompts import RenderedQuestion, ShownOption, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
-from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.errors import InvalidArgumentError, NotTextError
+from eliza_ffi.evidence.asking import orders_of
 
 TEAM = Choice("Which team?", {"billing": "money", "support": None}, none="none of these")
 ANGER = Score(" How angry is the writer?\n", ["calm", ("annoyed", "complains\n once"), "furious"])
@@ -162,7 +162,7 @@ def test_media_in_a_conversation_is_rejected(kind: str) -> None:
     part = {"type": kind, kind: "data:..."}
     message = {"role": "user", "content": [{"type": "input_text", "text": "this"}, part]}
     for value in ([message], {"messages": [message]}, [part], ({"content": [part]},)):
-        with pytest.raises(InvalidArgumentError, match=f"part of type '{kind}': only text"):
+        with pytest.raises(NotTextError, match=f"part of type '{kind}': only text"):
             input_text(value)
 
 
@@ -179,3 +179,20 @@ def test_inputs_that_are_not_json_are_rejected() -> None:
             input_text(value)
     with pytest.raises(InvalidArgumentError, match="input must be a string, a list .* got None"):
         input_text(None)
+
+
+@pytest.mark.parametrize(
+    ("label", "description", "shown"),
+    [
+        ("Q1_TM", "a bill, an invoice or a refund", ("bill", "an invoice or a refund")),
+        ("Q1_TM", "the writer liked it", ("liked", "the writer liked it")),
+        ("Q1_TM", "of it: a parcel", ("parcel", "a parcel")),
+        ("billing", "a bill, an invoice", ("billing", "a bill, an invoice")),
+    ],
+)
+def test_a_word_of_the_description_takes_the_place_of_a_code(
+    label: str, description: str, shown: tuple[str, str]
+) -> None:
+    option = ShownOption(label, label, description).in_words
+    assert (option.label, option.description) == shown
+    assert option.text == option.label

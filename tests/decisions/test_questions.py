@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+import inspect
+import json
+import re
+from typing import Any, Literal
 
 import pytest
+from checkout import ROOT
 
+from eliza_ffi.decisions.answers import answer_of, decisions_answer, systemone_answer
+from eliza_ffi.decisions.examples import read_examples
+from eliza_ffi.decisions.prompts import ask
 from eliza_ffi.decisions.questions import (
     Choice,
     Level,
@@ -14,7 +22,10 @@ from eliza_ffi.decisions.questions import (
     Predicate,
     Score,
 )
-from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.decisions.wire import question_from, question_to
+from eliza_ffi.errors import InvalidArgumentError, NotTextError
+from eliza_ffi.tables.columns import answer_parts
+from eliza_ffi.tables.labels import right_answer
 
 TEAMS = (Option("billing", "money"), Option("support"))
 AB = ["a", "b"]
@@ -48,6 +59,67 @@ def test_levels_and_labels_can_be_passed_in_the_same_forms() -> None:
         Predicate("Is it about this?\nbilling: money"),
         Predicate("Is it about this?\ntrue"),
     )
+
+
+class Reply(enum.Enum):
+    YES = "yes, please"
+    NO = 0
+
+
+class Word(str, enum.Enum):
+    YES = "yes, please"
+    NO = "no"
+
+
+@pytest.mark.parametrize("kind", [Reply, Word])
+def test_options_and_labels_can_be_an_enum(kind: type[enum.Enum]) -> None:
+    """The prompt and files have the texts, as in `choose`; answers have the members."""
+    question = Choice("Which?", kind, "reply")
+    no = "NO" if kind is Reply else "no"
+    assert question.values == tuple(kind) and question.texts == ("yes, please", no)
+    assert f"- yes, please\n- {no}" in ask(question).text
+    written = json.loads(json.dumps(question_to(question)))
+    assert written["choices"] == [{"value": "yes, please"}, {"value": no}]
+    again = question_from(written)
+    assert again == question and hash(again) == hash(question)
+    labels = MultiLabel("Is it this?", kind)
+    assert labels.predicates[0].instructions == "Is it this?\nyes, please"
+    described = Choice("Which?", {kind["NO"]: "a refusal", kind["YES"]: None})
+    assert described.options[0] == Option(kind["NO"], "a refusal")
+    targets = read_examples(
+        [question, labels],
+        [("a", {"reply": kind["NO"], "1": [kind["YES"]]}), ("b", {"reply": no, "1": [no]})],
+    ).targets
+    assert targets.tolist() == [[1, 0, 1], [1, 1, 0]]
+    assert right_answer(question, no) is kind["NO"]
+    answer: Any = answer_of(question, [0.2, 0.8])
+    assert answer.choice is kind["NO"] and answer.probabilities[kind["YES"]] == 0.2
+    for written in (decisions_answer(answer), systemone_answer(answer)):
+        assert json.loads(json.dumps(written))["choice"] == no
+    assert answer_parts(answer)[""] == no
+    assert answer_parts(answer)["_probabilities"] == {"yes, please": 0.2, no: 0.8}
+    with pytest.raises(InvalidArgumentError, match="'yes, please' is given twice"):
+        Choice("Which?", [kind["YES"], "yes, please"])
+    with pytest.raises(InvalidArgumentError, match="expected one of"):
+        read_examples([question], [("a", Other.YES)])
+
+
+class Other(enum.Enum):
+    YES = "yes, please"
+    EMPTY = ""
+
+
+def test_options_levels_and_labels_can_be_a_literal() -> None:
+    question = Choice("Which?", Literal["a", "b", True])
+    assert question == Choice("Which?", ["a", "b", True])
+    assert Score("How?", Literal["low", "high"]).values == ("low", "high")
+    assert MultiLabel("Which?", Literal["a", "b"]) == MultiLabel("Which?", ["a", "b"])
+    with pytest.raises(InvalidArgumentError, match="must be a string or a bool, got 1"):
+        Choice("Which?", Literal[1, 2])
+    with pytest.raises(InvalidArgumentError, match="the option must be a non-empty string"):
+        Choice("Which?", Other)
+    with pytest.raises(InvalidArgumentError, match="the level must be a string, got a Reply"):
+        Score("How?", Reply)
 
 
 def test_true_and_the_string_true_are_two_options() -> None:
@@ -87,7 +159,7 @@ def test_instructions_are_a_string_a_list_of_parts_or_json(given: Any, text: str
 @pytest.mark.parametrize("kind", ["input_image", "image_url", "input_audio", "input_file"])
 def test_media_parts_of_instructions_are_rejected(kind: str) -> None:
     parts = [{"type": "input_text", "text": "Is this it?"}, {"type": kind, kind: "data:..."}]
-    with pytest.raises(InvalidArgumentError, match=f"'it'.* part of type '{kind}': only text"):
+    with pytest.raises(NotTextError, match=f"'it'.* part of type '{kind}': only text"):
         Predicate(parts, "it")  # type: ignore[arg-type]
 
 
@@ -141,3 +213,12 @@ def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
 def test_errors_describe_the_malformed_field(make: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make()
+
+
+@pytest.mark.parametrize("kind", [Predicate, Choice, Score, MultiLabel])
+def test_the_page_shows_the_arguments_in_their_order(kind: type) -> None:
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(rf"^\| `{kind.__name__}\(([\w, ]+)\)`", page, flags=re.MULTILINE)
+    internal = ("source", "label")  # set by the package
+    arguments = [name for name in inspect.signature(kind).parameters if name not in internal]
+    assert shown.split(", ") == arguments == [*inspect.signature(kind).parameters][: len(arguments)]

@@ -30,7 +30,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 FOLDERS = ("tutorial", "how-to", "reference", "explanation")
 """The folders whose pages are run."""
 
-FILES = ("schemas.md",)
+FILES = ("decisions.md", "python.md", "schemas.md")
 """Further pages that are run; the programs on other pages have tests of their own."""
 
 

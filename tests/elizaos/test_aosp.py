@@ -6,17 +6,15 @@ import struct
 from pathlib import Path
 
 import pytest
-from older_fake import BYTES, STREAM, TEXT, TRIE, Fakes, functions_of_version
+from elizaos_fake import BYTES, ELIZAOS, STREAM, TEXT, TRIE, Fakes
 from sync_runner import SyncRunner
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.elizaos.aosp import AospStreamingLlmBinding
-from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
+from eliza_ffi.errors import ContextFullError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
-
-FUNCTIONS = functions_of_version(12)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +27,7 @@ def context_size_of(config: bytes) -> int:
 
 
 def test_a_generation_works_under_elizaos_names(fakes: Fakes, tmp_path: Path) -> None:
-    fake = fakes(STREAM | {"llm_stream_save_slot", "llm_stream_restore_slot"}, 12)
+    fake = fakes(STREAM | {"llm_stream_save_slot", "llm_stream_restore_slot"})
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
     assert binding.llm_stream_supported()
     ctx = binding.create("any")
@@ -50,7 +48,7 @@ def test_a_generation_works_under_elizaos_names(fakes: Fakes, tmp_path: Path) ->
 
 
 def test_a_stream_can_override_the_context_size(fakes: Fakes) -> None:
-    fake = fakes(STREAM, 9)
+    fake = fakes(STREAM)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
     ctx = binding.create("any")
     for size, given in ((512, 512), (None, 4096), (0, 0)):
@@ -64,21 +62,12 @@ def test_a_stream_can_override_the_context_size(fakes: Fakes) -> None:
     binding.destroy(ctx)
 
 
-def test_an_unsupported_context_size_is_rejected(fakes: Fakes) -> None:
-    binding = AospStreamingLlmBinding(Library(fakes(STREAM, 8).path), context_size=4096)
-    ctx = binding.create("any")
-    expected = r"\(ABI version 8\) does not support a context size per stream"
-    with pytest.raises(NotSupportedError, match=expected):
-        binding.open(ctx, StreamConfig())
-    binding.destroy(ctx)
-
-
 def test_the_trie_needs_both_of_its_functions(fakes: Fakes) -> None:
-    for functions in (FUNCTIONS, FUNCTIONS | TRIE - {"clear_token_trie"}):
-        binding = AospStreamingLlmBinding(Library(fakes(functions, 12).path))
+    for functions in (ELIZAOS, ELIZAOS | TRIE - {"clear_token_trie"}):
+        binding = AospStreamingLlmBinding(Library(fakes(functions).path))
         assert binding.llm_stream_set_token_trie is None
         assert binding.llm_stream_clear_token_trie is None
-    fake = fakes(FUNCTIONS | TRIE, 12)
+    fake = fakes(ELIZAOS | TRIE)
     binding = AospStreamingLlmBinding(Library(fake.path))
     set_trie, clear_trie = binding.llm_stream_set_token_trie, binding.llm_stream_clear_token_trie
     assert set_trie is not None
@@ -93,19 +82,19 @@ def test_the_trie_needs_both_of_its_functions(fakes: Fakes) -> None:
 
 def test_support_follows_the_librarys_probes(fakes: Fakes) -> None:
     """A missing probe means "no", except for text generation, where it means "yes"."""
-    newest = AospStreamingLlmBinding(Library(fakes(FUNCTIONS, 12).path))
+    newest = AospStreamingLlmBinding(Library(fakes(ELIZAOS).path))
     assert newest.llm_mtp_supported()
     assert newest.llm_kv_quant_supported()
-    oldest = AospStreamingLlmBinding(Library(fakes(functions_of_version(4), 4).path))
+    oldest = AospStreamingLlmBinding(Library(fakes(STREAM).path))
     assert oldest.llm_stream_supported()
     assert not oldest.llm_mtp_supported()
     assert not oldest.llm_kv_quant_supported()
-    stub = AospStreamingLlmBinding(Library(fakes(FUNCTIONS, 12, "STUB").path))
+    stub = AospStreamingLlmBinding(Library(fakes(ELIZAOS, "STUB").path))
     assert not stub.llm_stream_supported()
 
 
 def test_a_runner_accepts_this_binding(fakes: Fakes) -> None:
-    fake = fakes(STREAM, 10)
+    fake = fakes(STREAM)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=1024)
     ctx = binding.create("any")
     result = SyncRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([1]))

@@ -118,7 +118,7 @@ def test_invalid_paths_and_leaves_are_rejected(
 
 
 def test_the_total_leaf_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rtkt, "MOST_LEAF_TOKENS", 5)
+    monkeypatch.setattr(rtkt, "MAX_LEAF_TOKENS", 5)
     assert encode_rtkt("", [(1, 2), (1, 2, 3)])
     with pytest.raises(InvalidArgumentError, match="path '': expected at most 5 .*, got 6"):
         encode_rtkt("", [(1,), (1, 2), (1, 2, 3)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,17 @@ import pytest
 from command import runner
 
 from eliza_ffi import Model
-from eliza_ffi.decisions import (
-    Calibration,
-    Choice,
-    MultiLabel,
-    Predicate,
-    Score,
-    calibrate,
-    evaluate,
-)
-from eliza_ffi.decisions.scoring import QuestionScores
+from eliza_ffi.decisions import Choice, MultiLabel, Predicate, Score
+from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
+from eliza_ffi.evidence import Calibration
+from eliza_ffi.evidence.asking import QuestionPlan, WantedHidden, score_run
+from eliza_ffi.evidence.features import Feature
+from eliza_ffi.evidence.scoring import QuestionScores
+from eliza_ffi.learning import calibrate, evaluate, fitting
+from eliza_ffi.learning.thresholds import certify
+from eliza_ffi.session.task import Task
 
 NAMES = {
     "animal": ["cat", "dog", "horse", "cow", "bird", "fish", "sheep", "mouse"],
@@ -61,7 +61,6 @@ def test_auto_selects_a_head_and_reports_all_methods(tiny_model: Model) -> None:
     assert question.method.startswith("head")
     assert question.n_examples == len(SEEN)
     assert question.nll["head"] < question.nll["temperature"] < question.nll["none"]
-    assert not any("unconditional" in method for method in question.nll)
 
 
 def test_a_head_alone_scores_no_options(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +72,53 @@ def test_a_head_alone_scores_no_options(tiny_model: Model, monkeypatch: pytest.M
     decision = tiny_model.decide(UNSEEN[0][0], KIND, calibration=calibration)
     assert calls == []
     assert decision.usage.forward_passes == 1
-    again = tiny_model.decide(UNSEEN[0][0], KIND, calibration=calibration)
-    assert again.usage.cached_tokens == again.usage.input_tokens - 1
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+def test_a_head_reads_only_the_input_again(
+    tiny_model: Model, pooling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mean needs no token after the input. The last token needs only itself again."""
+    groups = [(Feature(pooling, 1), Feature(pooling, 3))]
+    monkeypatch.setattr(fitting, "candidate_features", lambda n_layers: groups)
+    calibration = calibrate(tiny_model, KIND, SEEN, method="head", prompt_order="question-first")
+    (question,) = calibration.questions
+    n_layers = tiny_model.session.hidden_shape[0]
+    text = UNSEEN[0][0]
+    whole, first, again = (
+        tiny_model.decide(text, KIND, prompt_order="question-first", calibration=each).usage
+        for each in (None, calibration, calibration)
+    )
+    n_input = len(tiny_model.tokenize(text))
+    if pooling == "mean":
+        assert question.cost < 3 / n_layers
+        assert n_input <= again.input_tokens - again.cached_tokens <= n_input + 2
+        assert again.input_tokens < whole.input_tokens
+    else:
+        assert question.cost == pytest.approx(3 / n_layers)
+        assert again.cached_tokens == again.input_tokens - 1
+        assert again.input_tokens == whole.input_tokens
+    assert first.input_tokens == again.input_tokens
+
+
+@pytest.mark.parametrize("order", ["question-first", "input-first"])
+def test_features_are_means_of_hidden_states(tiny_model: Model, order: Any) -> None:
+    session, text = tiny_model.session, "The horse likes the ladder."
+    how = PromptSettings(order=order)
+    features = (Feature("last", 2), Feature("mean", 3), Feature("mean", 1))
+    plan = QuestionPlan(session, [KIND], how, hidden=WantedHidden((features,), (False,)))
+    asking = plan.about(session, text)
+    (scores,) = asking.scores(Task(session, score_run(session, asking.args)).run())
+    assert scores.hidden is not None
+    tokens = list(asking.args.prompts[0].generation.prompt_tokens)
+    states = tiny_model.hidden_states(tokens, layers=[1, 2, 3], n_rows=len(tokens))
+    texts = [session.detokenize([each]) for each in tokens]
+    begin = next(i for i in range(len(tokens)) if "".join(texts[i:]).startswith("The horse"))
+    while "".join(texts[begin + 1 :]).startswith("The horse"):
+        begin += 1
+    end = next(i for i in range(begin, len(tokens) + 1) if "ladder." in "".join(texts[begin:i]))
+    expected = [states[1, -1], states[2, begin:end].mean(0), states[0, begin:end].mean(0)]
+    assert np.allclose(scores.hidden, expected, atol=1e-4)
 
 
 def test_all_ways_to_decide_give_the_same_probabilities(
@@ -105,7 +149,7 @@ def test_questions_with_and_without_heads_are_answered_together(tiny_model: Mode
     alive = Predicate("It is alive.")
 
     def answers(kind: str, i: int) -> dict[str, Any]:
-        few = {"1": kind == "animal"} if i < 12 else {}
+        few = {"1": i % 2 == 0} if i < 12 else {}  # nothing to learn
         sizes = {"size": ["small", "large"][i % 2]} if i < 20 else {}  # no example is "medium"
         return {"0": kind == "animal", **few, **sizes}
 
@@ -123,7 +167,11 @@ def test_questions_with_and_without_heads_are_answered_together(tiny_model: Mode
     assert [each.probability for each in found] == pytest.approx(expected, abs=ROUNDING)
 
 
-def test_tokens_that_prompts_of_heads_have_in_common_count_once(tiny_model: Model) -> None:
+def test_tokens_that_prompts_of_heads_have_in_common_count_once(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = [(Feature("last", 2), Feature("last", 4))]
+    monkeypatch.setattr(fitting, "candidate_features", lambda n_layers: last)
     order: Any = {"prompt_order": "input-first"}
     heads = calibrate(tiny_model, TOPICS, TOPIC_ROWS, method="head", **order)
     text = "The horse likes the ladder. " * 20
@@ -133,33 +181,68 @@ def test_tokens_that_prompts_of_heads_have_in_common_count_once(tiny_model: Mode
     assert 0.7 * usage.input_tokens < usage.cached_tokens < usage.input_tokens
 
 
+@pytest.mark.parametrize("poolings", [["mean"], ["mean", "last"]])
+def test_several_questions_share_one_read_of_the_input(
+    tiny_model: Model, poolings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the input first, the mean states are the same for all questions."""
+    features = tuple(Feature(each, layer) for layer in (1, 3) for each in poolings)
+    more = (*features, Feature("mean", 4))
+    session, how = tiny_model.session, PromptSettings(order="input-first")
+    calls: list[int] = []
+    read = session.binding.pooled_states
+
+    def counted(stream: Any, tokens: Any, *others: Any) -> Any:
+        calls.append(len(tokens))
+        return read(stream, tokens, *others)
+
+    monkeypatch.setattr(session.binding, "pooled_states", counted)
+
+    def states(*questions: Any) -> list[Any]:
+        wanted = WantedHidden((features, more)[-len(questions) :], (False,) * len(questions))
+        plan = QuestionPlan(session, questions, how, hidden=wanted)
+        asking = plan.about(session, "The horse likes the ladder.")
+        found = asking.scores(Task(session, score_run(session, asking.args)).run())
+        return [each.hidden for each in found]
+
+    expected = [states(KIND)[0][: len(features)], states(ALIVE)[0]]
+    assert len(calls) == 2
+    calls.clear()
+    found = states(KIND, ALIVE)
+    for one, other in zip(found, expected, strict=True):
+        assert np.allclose(one, other, atol=1e-4)
+    n_last = 2 * (len(poolings) - 1)
+    assert len(calls) == 1 + n_last  # one for the input, and one for each last token
+
+
 def test_a_head_and_the_scores_of_the_options_can_be_combined(
     tiny_model: Model, tmp_path: Path
 ) -> None:
-    calibration = calibrate(tiny_model, KIND, SEEN, method="head+batch+temperature", orders=2)
+    calibration = calibrate(tiny_model, KIND, SEEN, method="head+weights", orders=2)
     (question,) = calibration.questions
     calibration.save(tmp_path / "c.json")
-    assert question.head is not None and question.baseline is not None
-    alone = replace(question, method="head", baseline=None, temperature=1.0)
-    scored = replace(question, method="batch", head=None, temperature=1.0)
+    assert question.head is not None and question.weights is not None
+    (weight,) = question.weights
+    assert question.cost == 1.0
+    alone = replace(question, method="head", weights=None)
+    own = {"prior": "none", "orders": 2, **calibration_settings(calibration)}
     for text, _ in UNSEEN[:6]:
         p = tiny_model.decide(text, KIND, calibration=tmp_path / "c.json")["kind"].distribution
-        of_head, of_scores = (
-            tiny_model.decide(text, KIND, calibration=replace(calibration, questions=(each,)))
-            for each in (alone, scored)
-        )
-        product = np.array(of_head["kind"].distribution) * np.sqrt(of_scores["kind"].distribution)
-        expected = product ** (1 / question.temperature)
-        assert p == pytest.approx(expected / expected.sum(), abs=ROUNDING)
+        of_head = tiny_model.decide(
+            text, KIND, calibration=replace(calibration, questions=(alone,))
+        )["kind"]
+        of_scores = tiny_model.decide(text, KIND, **own)["kind"]
+        product = np.array(of_head.distribution) * np.array(of_scores.distribution) ** weight
+        assert p == pytest.approx(product / product.sum(), abs=ROUNDING)
     report = evaluate(tiny_model, KIND, UNSEEN, calibration=calibration)
     assert report.questions[0].flips is not None
 
 
-def test_each_label_has_a_head(tiny_model: Model) -> None:
-    calibration = calibrate(tiny_model, TOPICS, TOPIC_ROWS, method="head", rule="full")
+def test_each_label_has_a_head(tiny_model: Model, tmp_path: Path) -> None:
+    calibration = calibrate(tiny_model, TOPICS, TOPIC_ROWS, method="head", scoring="full")
     assert [each.method for each in calibration.questions] == ["head", "head"]
     assert not calibration.needs_whole_rows
-    assert calibrate(tiny_model, KIND, SEEN, method="temperature", rule="full").needs_whole_rows
+    assert calibrate(tiny_model, KIND, SEEN, method="temperature", scoring="full").needs_whole_rows
     found = tiny_model.decide_many([text for text, _ in SEEN], TOPICS, calibration=calibration)
     right = [each["topics"].value == (kind,) for each, (_, kind) in zip(found, SEEN, strict=True)]
     assert np.mean(right) > 0.9
@@ -167,7 +250,12 @@ def test_each_label_has_a_head(tiny_model: Model) -> None:
     with_risk = calibrate(tiny_model, TOPICS, TOPIC_ROWS, method="head", risk=0.001)
     decision = tiny_model.decide("A cow!", TOPICS, calibration=with_risk, abstain="risk")
     (answer,) = decision.to_dict()["answers"]
-    assert (answer["labels"], answer["abstained"], answer["certified"]) == ([], True, False)
+    assert (answer["labels"], answer["abstained"], answer["certified"]) == (["animal"], True, False)
+    assert decision["topics"].value is None
+    assert [each.value for _, each in decision["topics"].answers] == [None, None]
+    with_risk.save(tmp_path / "topics.json")
+    assert Calibration.load(tmp_path / "topics.json").labels == with_risk.labels
+    assert [(each.first, each.n) for each in with_risk.labels] == [(0, 2)]
 
 
 def test_half_of_the_examples_certifies_answers(tiny_model: Model, fitted: Calibration) -> None:
@@ -181,11 +269,13 @@ def test_half_of_the_examples_certifies_answers(tiny_model: Model, fitted: Calib
         answer = tiny_model.decide(text, KIND, calibration=fitted)["kind"]
         assert answer.certified == (answer.probability >= threshold.threshold)
         p = dict(answer.options)
-        assert answer.set == tuple(v for v in p if p[v] >= sets.threshold)
+        assert answer.prediction_set == tuple(v for v in p if p[v] >= sets.threshold)
         careful = tiny_model.decide(text, KIND, calibration=fitted, abstain="risk")["kind"]
         assert careful.abstained == (not answer.certified)
+    assert question.head is not None
+    n_features = len(question.head.features)
     for hidden, got in ((None, "none"), (np.zeros((1, 2), np.float32), r"shape \[1, 2\]")):
-        with pytest.raises(InvalidArgumentError, match=rf"shape \[4, 128\], got {got}"):
+        with pytest.raises(InvalidArgumentError, match=rf"shape \[{n_features}, 128\], got {got}"):
             question.apply(QuestionScores((), hidden=hidden), "constrained")
 
 
@@ -194,10 +284,72 @@ def test_copies_of_an_input_certify_nothing_and_improve_no_loss(tiny_model: Mode
     kinds = np.random.default_rng(3).choice(["animal", "tool"], len(SEEN)).tolist()
     examples = [(text, kind) for (text, _), kind in zip(SEEN, kinds, strict=True)]
     (question,) = calibrate(tiny_model, KIND, examples * 3, method="head", risk=0.3).questions
-    assert question.n_examples == 3 * (len(SEEN) // 2)
-    assert question.threshold is not None and question.threshold.n == len(SEEN) // 2
+    assert question.n_examples == 3 * len(SEEN) // 2
+    assert question.threshold is not None and question.threshold.n == 3 * len(SEEN) // 2
     assert question.threshold.threshold is None
     assert question.nll["head"] > 0.6  # a coin has 0.69
+
+
+def test_labels_that_are_probably_wrong_are_listed_first(tiny_model: Model, tmp_path: Path) -> None:
+    other = {"animal": "tool", "tool": "animal"}
+    flipped = {3, 28, 50}
+    examples = [
+        (text, other[kind] if i in flipped else kind) for i, (text, kind) in enumerate(SEEN)
+    ]
+    calibration = calibrate(tiny_model, KIND, examples, method="head")
+    listed = calibration.suspicious_labels
+    assert {each.row for each in listed[:3]} == flipped
+    assert len(listed) < len(SEEN) / 5
+    for each in listed:
+        assert (each.input, each.given) == examples[each.row]
+        assert each.expected == other[str(each.given)]
+        assert each.probability < 0.5
+    calibration.save(tmp_path / "c.json")
+    loaded = Calibration.load(tmp_path / "c.json")
+    assert loaded.digest == calibration.digest and loaded.suspicious_labels == ()
+
+
+THREE = Choice("What is it about?", ["animal", "tool", "weather"], name="kind")
+
+
+def test_an_option_without_an_example_keeps_the_probability_of_the_model(
+    tiny_model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inputs = [text for text, _ in UNSEEN[:6]]
+    for method in ("auto", "head+weights"):
+        calibration = calibrate(tiny_model, THREE, SEEN, method=method)
+        (question,) = calibration.questions
+        assert question.method == "head+weights"
+        ((option, factor),) = question.unseen
+        assert option == 2 and 0 < factor <= 1
+        calibration.save(tmp_path / "c.json")
+        for text in inputs:
+            own = tiny_model.decide(text, THREE, prior="none", **calibration_settings(calibration))
+            found = tiny_model.decide(text, THREE, calibration=tmp_path / "c.json")["kind"]
+            rare = factor * dict(own["kind"].options)["weather"]
+            expected = rare / (rare + 1 - rare / factor)
+            assert dict(found.options)["weather"] == pytest.approx(expected, abs=ROUNDING)
+            assert sum(found.distribution) == pytest.approx(1)
+    assert caplog.messages == []
+
+
+def test_a_head_alone_warns_of_options_without_an_example(
+    tiny_model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
+    calibrate(tiny_model, THREE, SEEN, method="head")
+    (message,) = caplog.messages
+    assert "kind: the rows of the fit have no example of 'weather'" in message
+    caplog.clear()
+    animals = [(text, kind) for text, kind in SEEN if kind == "animal"]
+    constant = calibrate(tiny_model, THREE, animals, method="head")
+    answer = tiny_model.decide("A saw!", THREE, calibration=constant)["kind"]
+    assert answer.choice == "animal" and answer.probability > 0.9
+    assert "no example of 'tool', 'weather'" in caplog.messages[0]
+
+
+def calibration_settings(calibration: Calibration) -> dict[str, Any]:
+    settings = calibration.prompt_arguments()
+    return {name: settings[name] for name in ("answer_style", "prompt_order", "prompt_format")}
 
 
 def test_an_input_with_an_image_is_skipped(tiny_model: Model) -> None:
@@ -207,13 +359,43 @@ def test_an_input_with_an_image_is_skipped(tiny_model: Model) -> None:
     assert skipped == [len(SEEN)]
 
 
-def test_without_a_certified_threshold_every_answer_abstains(tiny_model: Model) -> None:
+def test_without_a_certified_threshold_every_answer_abstains(
+    tiny_model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
     calibration = calibrate(tiny_model, KIND, SEEN, risk=0.01)  # 30 rows cannot certify 1 %
     (question,) = calibration.questions
     assert question.threshold is not None and question.threshold.threshold is None
     assert str(question.threshold).startswith("No threshold was found")
     answer = tiny_model.decide("A cow!", KIND, calibration=calibration, abstain="risk")["kind"]
     assert answer.abstained and answer.certified is False
+    with caplog.at_level(logging.WARNING, "eliza_ffi"):
+        caplog.clear()
+        tiny_model.decide_many(["A cow!"], KIND, calibration=calibration, abstain="risk")
+    expected = "certified no threshold for 'kind', so that with abstain=\"risk\" all of these"
+    assert [expected in each for each in caplog.messages] == [True]
+
+
+def test_a_table_without_a_certified_answer_is_rejected_before_the_first_row(
+    tiny_model: Model,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = [(text, {"kind": kind, "alive": kind == "animal"}) for text, kind in SEEN]
+    Path("rows.csv").write_text("text\nA cow!\nA saw!\n")
+    for name, asked, risk in (("one", [KIND], 0.001), ("two", [KIND, ALIVE], 0.4)):
+        fitted = calibrate(tiny_model, asked, examples if name == "two" else SEEN, risk=risk)
+        first = replace(fitted.questions[0], threshold=certify([], [], risk=0.4))
+        replace(fitted, questions=(first, *fitted.questions[1:])).save(f"{name}.json")
+        Path(f"{name}-questions.json").write_text(json.dumps(list(map(question_to, asked))))
+        run = runner(capsys, "--questions", f"{name}-questions.json", "--threads", "1")
+        table = ("decide", "rows.csv", "--column", "text", "--calibration", f"{name}.json")
+        done = run(*table, "--abstain", "risk", "--output", f"{name}.csv", code=int(name == "one"))
+        assert "certified no threshold for 'kind', so that" in done.err
+        assert Path(f"{name}.csv").exists() == (name == "two")
+    cells = Path("two.csv").read_text().splitlines()[1].split(",")
+    assert cells[2] == ""
 
 
 def test_useless_labels_give_their_frequencies(tiny_model: Model) -> None:
@@ -232,8 +414,8 @@ def test_useless_labels_give_their_frequencies(tiny_model: Model) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"examples": SEEN[:6], "method": "head"}, "an example of each option .* none of 'tool'"),
-        ({"examples": SEEN[:15], "method": "head", "risk": 0.1}, "at least 20 .* 'kind', half of"),
+        ({"rows": SEEN[:6], "method": "head"}, "at least 10 examples of 'kind', got 6"),
+        ({"rows": SEEN[:15], "method": "head", "risk": 0.1}, "at least 20 .* 'kind', half of"),
         *(({"risk": risk}, "risk must be") for risk in (0, 1, "x")),
         ({"confidence": 1}, "confidence must be"),
         ({"max_flips": 1.0}, "max_flips must be above 0 and below 1"),
@@ -241,7 +423,7 @@ def test_useless_labels_give_their_frequencies(tiny_model: Model) -> None:
 )
 def test_wrong_requests_are_named(tiny_model: Model, settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidArgumentError, match=reason):
-        calibrate(tiny_model, KIND, **{"examples": SEEN, **settings})
+        calibrate(tiny_model, KIND, **{"rows": SEEN, **settings})
     with pytest.raises(InvalidArgumentError, match="a calibration with a certified threshold"):
         tiny_model.decide("A cow!", KIND, abstain="risk")
     with pytest.raises(InvalidArgumentError, match="abstain must be"):
@@ -274,7 +456,7 @@ def test_evaluate_reports_the_sets_of_scores_that_decide_returns(tiny_model: Mod
     calibration = calibrate(tiny_model, size, examples, method="none", risk=0.3)
     report = evaluate(tiny_model, size, examples, calibration=calibration).questions[0].sets
     decisions = tiny_model.decide_many([text for text, _ in SEEN], size, calibration=calibration)
-    sizes = [len(decision["size"].set) for decision in decisions]
+    sizes = [len(decision["size"].prediction_set) for decision in decisions]
     assert report is not None and report.size == pytest.approx(np.mean(sizes), abs=0.1)
     assert 3 in sizes  # "maybe" is improbable, but lies between two others
 
@@ -291,7 +473,7 @@ def test_the_command_line_shows_what_is_certified(
     Path("rows.csv").write_text("text\nA cow!\nA saw!\n")
     run = runner(capsys, "--questions", "questions.json", "--threads", "1")
     assert "certified" in run("decide", "--input", "A cow!", "--calibration", "kind.json").out
-    for option in ("--calibration", "--prior"):
-        out = f"{option[2:]}.csv"
-        run("decide", "rows.csv", "--column", "text", option, "kind.json", "--output", out)
-        assert "kind_certified,kind_set" in Path(out).read_text().splitlines()[0]
+    fitted_as = ("--calibration", "kind.json")
+    run("decide", "rows.csv", "--column", "text", *fitted_as, "--output", "decided.csv")
+    names = Path("decided.csv").read_text().splitlines()[0]
+    assert "kind_certified,kind_prediction_set,kind_unfamiliar" in names

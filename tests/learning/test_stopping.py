@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from eliza_ffi import AsyncModel, Model
-from eliza_ffi.decisions import Calibration, Choice, Score, calibrate, evaluate
-from eliza_ffi.decisions.learning.calibration import QuestionCalibration
-from eliza_ffi.decisions.learning.fitting import _certified, _Scored
-from eliza_ffi.decisions.learning.stopping import MARGINS, stop_margin
-from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
+from eliza_ffi.decisions import Choice, Score
 from eliza_ffi.decisions.wire import question_to
+from eliza_ffi.evidence import Calibration
+from eliza_ffi.evidence.calibration import QuestionCalibration
+from eliza_ffi.evidence.scoring import OptionScores, QuestionScores
+from eliza_ffi.learning import calibrate, evaluate
+from eliza_ffi.learning.fitting import _certified, _held_out, _Scored
+from eliza_ffi.learning.stopping import MARGINS, stop_margin
 
 KIND = Choice("What is it about?", ["animal", "tool", "food", "place"], "kind")
 SIZE = Score("How large is it?", ["small", "medium", "large"], name="size")
@@ -26,7 +28,7 @@ INPUTS = [
     for name in ("cat", "dog", "hammer", "saw", "apple", "bread", "house", "beach")
 ]
 N_ORDERS = 6
-FITTED: Any = {"n_examples": 0, "nll": {}, "shares": (0.25,) * 4, "mean_probability": 0.5}
+FITTED: Any = {"n_examples": 0, "nll": {}}
 PLAIN = QuestionCalibration(question=question_to(KIND), method="none", **FITTED)
 
 
@@ -147,12 +149,14 @@ def test_evaluate_sees_the_answers_of_decide(tiny_model: Model, fitted: Calibrat
 def test_a_risk_is_certified_for_answers_that_end_early() -> None:
     rng = np.random.default_rng(2)
     rows = _Scored(
-        "kind", 4, drawn(rng, 200), rng.integers(4, size=200), np.arange(200), {}, "constrained"
+        "kind", 4, drawn(rng, 200), rng.integers(4, size=200), np.arange(200), "constrained"
     )
     two_orders = replace(rows, scores=[each.first(2) for each in rows.scores])
 
     def found(margin: float | None, scored: _Scored) -> list[Any]:
-        certified = _certified(replace(PLAIN, margin=margin), scored, "constrained", 0.7, 0.9)
+        stopping, every = replace(PLAIN, margin=margin), np.arange(200)
+        held_out = _held_out(stopping, scored, every[:0], every)
+        certified = _certified(stopping, held_out, 0.7, 0.9)
         return [certified.threshold, certified.sets]
 
     assert found(0.0, rows) == found(None, two_orders) != found(None, rows)

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from eliza_ffi.decisions.learning import thresholds
-from eliza_ffi.decisions.learning.thresholds import GRID, STARTS, ConformalSets, certify, conformal
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.evidence.certificates import ConformalSets
+from eliza_ffi.learning import thresholds
+from eliza_ffi.learning.thresholds import GRID, STARTS, certify, conformal
 
 Array = NDArray[np.float64]
 
@@ -162,6 +163,28 @@ def test_a_bad_start_does_not_end_the_walk() -> None:
     assert (result.threshold, result.n_above, result.n_wrong) == (0.0, 2_010, 10)
 
 
+def test_a_threshold_holds_for_each_part_of_the_rows() -> None:
+    """Below 0.9, the answers of a small part are wrong, which the mean over all rows hides."""
+    p = np.tile(np.repeat([0.95, 0.6], [50, 50]), 20)
+    part = np.arange(len(p)) % 10 == 0
+    right = ~(part & (p < 0.9))
+    assert certify(p, right, risk=0.1).threshold == 0.0
+    result = certify(p, right, risk=0.1, parts=[part])
+    assert (result.threshold, result.n, result.n_above, result.n_wrong) == (0.61, 2_000, 1_000, 0)
+    few = certify(p[:200], right[:200], risk=0.1, parts=[part[:200]])
+    assert few.threshold is None and few.needed is not None
+    assert fewest_certified(0.1) - 1 < few.needed / 20 <= fewest_certified(0.1)
+    assert certify(p, right, risk=0.1, parts=[np.full(len(p), False)]).threshold is None
+
+
+def test_numbers_of_numpy_are_accepted() -> None:
+    p = np.linspace(0.4, 1, 300)
+    for kind in (np.float64, np.float32):
+        same = certify(p, p > 0.5, risk=0.25, confidence=0.5)
+        assert certify(p, p > 0.5, risk=kind(0.25), confidence=kind(0.5)) == same
+        assert conformal([[0.2, 0.8]] * 30, [1] * 30, kind(0.25)).alpha == 0.25
+
+
 def test_answers_exactly_at_the_threshold_are_above_it() -> None:
     p = np.repeat([0.95, 0.94], [200, 200])
     result = certify(p, p == 0.95)
@@ -303,6 +326,15 @@ def test_the_rank_of_a_decimal_alpha_is_not_rounded_up() -> None:
     assert conformal(p, [0] * 24, alpha=0.44).threshold == 0.11
 
 
+def test_sets_of_each_option_have_thresholds_from_its_rows() -> None:
+    p = np.repeat([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]], [60, 20, 20], axis=0)
+    y = np.repeat([0, 1], [60, 40])
+    fitted = conformal(p, y, each_option=True)
+    assert (fitted.of_options, fitted.threshold) == ((0.9, 0.4), 0.4)
+    assert fitted.sets([[0.6, 0.4], [0.95, 0.05], [0.3, 0.7]]) == ((1,), (0,), (1,))
+    assert conformal(p, y[:60].tolist() + [0] * 40, each_option=True).of_options == (0.3, 0.0)
+
+
 def test_intervals_span_the_set_and_can_be_empty() -> None:
     fitted = ConformalSets(threshold=0.3, alpha=0.1, n=50, n_options=4)
     p = [[0.4, 0.2, 0.1, 0.3], [0.1, 0.8, 0.1, 0.0], [0.25, 0.25, 0.25, 0.25]]
@@ -338,6 +370,8 @@ def test_results_survive_json(result: Any) -> None:
         *((CONFORMAL, "alpha", bad) for bad in (None, 0, "0.1")),
         *((CONFORMAL, "n", bad) for bad in (None, -1)),
         *((CONFORMAL, "n_options", bad) for bad in (None, 0)),
+        *((CONFORMAL, "of_options", bad) for bad in ([0.5], [0.1, 0.5], 0.5)),
+        *((CERTIFIED, "frequencies", bad) for bad in (0.5, "0.5")),
     ],
 )
 def test_damaged_fields_are_rejected_by_name(result: Any, field: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from older_fake import OPEN, Fakes
+from elizaos_fake import OPEN, Fakes
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 LOAD = "from eliza_ffi import Model\nwith Model() as model:\n    model.generate('x', 2)\n"
-SET_UP = "import logging, sys\nlogging.basicConfig(level=logging.INFO, stream=sys.stdout)\n"
+SET_UP = "import logging, sys\nlogging.basicConfig(level=logging.DEBUG, stream=sys.stdout)\n"
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
@@ -20,13 +20,27 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 def test_a_program_with_logging_gets_the_log_lines_of_the_library() -> None:
     done = run(SET_UP + LOAD)
     lines = done.stdout.splitlines()
-    assert any("INFO:eliza_ffi.native:llama_model_loader" in line for line in lines)
-    assert all(line.startswith(("INFO:", "WARNING:")) for line in lines), "whole lines"
+    assert any("DEBUG:eliza_ffi.native:llama_model_loader" in line for line in lines)
+    assert all(line.startswith(("DEBUG:", "WARNING:")) for line in lines), "whole lines"
     assert not done.stderr
 
 
-@pytest.mark.parametrize("before", ["", SET_UP.replace("INFO", "ERROR")])
-def test_a_program_without_logging_gets_no_output(before: str) -> None:
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"from eliza_ffi import Model\nmodel = Model()\n{SET_UP}model.generate('x', 2)",
+        f"from eliza_ffi import Model\nmodel = Model()\n{SET_UP}model.choose('x', ['a', 'b'])",
+        "from eliza_ffi import Model\nfrom eliza_ffi.library import Library\nlibrary = Library()\n"
+        f"{SET_UP}Model(library=library)",
+    ],
+    ids=["before text", "before a choice", "before the model"],
+)
+def test_logging_may_be_set_up_after_the_library_was_loaded(script: str) -> None:
+    assert "DEBUG:eliza_ffi.native:llama_" in run(script).stdout
+
+
+@pytest.mark.parametrize("before", ["", *(SET_UP.replace("DEBUG", at) for at in ("INFO", "ERROR"))])
+def test_a_program_gets_no_lines_of_the_loader_unless_it_asks_for_debugging(before: str) -> None:
     done = run(before + LOAD)
     assert not done.stdout and not done.stderr
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from older_fake import (
+from elizaos_fake import (
     BYTES,
     ENDLESS,
     FAIL,

@@ -18,10 +18,10 @@ from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.choices.label_set import LabelSet
 from eliza_ffi.decisions import Predicate
-from eliza_ffi.decisions.asking import QuestionPlan
-from eliza_ffi.decisions.deciding import DecisionPlan
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, FillError, NativeFaultError
+from eliza_ffi.evidence.asking import QuestionPlan
+from eliza_ffi.evidence.deciding import DecisionPlan
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
@@ -79,12 +79,12 @@ CALLS: dict[str, Call] = {
     "end_of_turn": lambda m: m.end_of_turn(LONG, "<|im_end|>"),
     "generate": lambda m: m.generate(LONG, 1),
     "generate, messages": lambda m: m.generate(TALK, max_tokens=1),
-    "generate, schema": lambda m: m.generate("x", 4, shape=SCHEMA),
+    "generate, schema": lambda m: m.generate("x", 4, schema=SCHEMA),
     "generate, logprobs": lambda m: m.generate("x", 4, logprobs=8),
     "stream": lambda m: read(m.stream(LONG, 1)),
-    "stream, schema": lambda m: read(m.stream("x", 4, shape=SCHEMA)),
+    "stream, schema": lambda m: read(m.stream("x", 4, schema=SCHEMA)),
     "generate_many": lambda m: m.generate_many([LONG, TALK], 1, return_exceptions=True),
-    "generate_many, schema": lambda m: m.generate_many(["x", "y"], 4, shape=SCHEMA),
+    "generate_many, schema": lambda m: m.generate_many(["x", "y"], 4, schema=SCHEMA),
     "choose": lambda m: m.choose(LONG, ["yes", "no"]),
     "choose, labels": lambda m: m.choose("x", LABELS),
     "rank": lambda m: m.rank(LONG, LABELS),
@@ -106,7 +106,7 @@ CALLS: dict[str, Call] = {
     "call_tool, short": lambda m: m.call_tool(HELLO, TOOLS, "required"),
     "call_tools": lambda m: m.call_tools(HELLO, TOOLS, max_calls=2, max_tokens=4),
     "save_prompt_cache": lambda m: m.save_prompt_cache(A_FILE, LONG),
-    "load_prompt_cache": lambda m: m.load_prompt_cache(A_FILE),
+    "load_prompt_cache": lambda m: m.load_prompt_cache(__file__),
 }
 
 HEAVY: list[tuple[Any, str]] = [
@@ -132,7 +132,16 @@ HEAVY: list[tuple[Any, str]] = [
 ]
 """Slow Python functions."""
 
-NATIVE = ("choose", "embed", "eot_score", "fill", "next", "prefill", "score_endings", "tokenize")
+NATIVE = (
+    "choose",
+    "embed_texts",
+    "eot_score",
+    "fill",
+    "next",
+    "prefill",
+    "score_endings",
+    "tokenize",
+)
 """Slow calls of the library."""
 
 
@@ -149,7 +158,7 @@ def test_every_method_has_an_example_call() -> None:
         for name, found in vars(AsyncModel).items()
         if callable(found) and not name.startswith("_")
     }
-    assert awaited - {"close"} == named
+    assert awaited - {"close", "rerank"} == named  # tests/model/test_rerank.py has a reranker
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -215,7 +224,7 @@ def saved(model: Model, tmp_path: Path) -> Path:
 
 
 CANCELLED: dict[str, tuple[str, Callable[[AsyncModel, Path], Coroutine[Any, Any, Any]]]] = {
-    "embed": ("embed", lambda m, _: m.embed(["a text", "another"])),
+    "embed": ("embed_texts", lambda m, _: m.embed(["a text", "another"])),
     "end_of_turn": ("eot_score", lambda m, _: m.end_of_turn("hello", "<|im_end|>")),
     "generate": ("prefill", lambda m, _: m.generate("hello", 4)),
     "choose": ("choose", lambda m, _: m.choose("hello", ["yes", "no"])),
@@ -285,9 +294,9 @@ def test_a_call_cancelled_while_waiting_takes_no_slot(model: Model, saved: Path)
 def test_cancelling_stops_the_embedding_of_many_strings(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_embedded = 0
+    n_embedded = 0  # calls of the library, each with up to 32 strings
     has_begun = threading.Event()
-    embed = model.binding.embed
+    embed = model.binding.embed_texts
 
     def counted(*arguments: Any) -> Any:
         nonlocal n_embedded
@@ -295,7 +304,7 @@ def test_cancelling_stops_the_embedding_of_many_strings(
         has_begun.set()
         return embed(*arguments)
 
-    monkeypatch.setattr(model.binding, "embed", counted)
+    monkeypatch.setattr(model.binding, "embed_texts", counted)
 
     async def story() -> None:
         task = asyncio.ensure_future(AsyncModel.of(model).embed(["some text"] * 100_000))
@@ -307,7 +316,7 @@ def test_cancelling_stops_the_embedding_of_many_strings(
     asyncio.run(story())
     n_at_the_end = n_embedded
     time.sleep(0.05)
-    assert n_embedded == n_at_the_end < 100_000
+    assert n_embedded == n_at_the_end < 1000
 
 
 # ---- Callbacks ---------------------------------------------------------------------------------

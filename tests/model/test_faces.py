@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
+import pydoc
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from both_faces import result_of
@@ -20,6 +21,7 @@ from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.decisions import Decision
 from eliza_ffi.elizaos import ActionSkeleton, generate_args, runner_of
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
+from eliza_ffi.evidence.deciding import DecideSettings
 from eliza_ffi.library import Library
 from eliza_ffi.sampling import Sampling
 from eliza_ffi.structured import FilledSpan, StructuredResult
@@ -81,6 +83,14 @@ def test_both_models_have_the_same_methods_and_parameters() -> None:
             assert parameters(ours) == parameters(theirs), name
             assert inspect.iscoroutinefunction(theirs) is (name not in NOT_AWAITED), name
     assert parameters(Model) == parameters(AsyncModel)
+
+
+def test_signatures_list_the_keywords_of_decide() -> None:
+    for face in (Model, AsyncModel):
+        signature = inspect.signature(face.decide)
+        assert set(DecideSettings.__annotations__) < set(signature.parameters)
+        assert "scoring: 'ScoringRule | None' = ..." in str(signature)
+        assert "think: 'int'" in pydoc.render_doc(face.decide)
 
 
 def test_no_method_takes_unknown_keywords() -> None:
@@ -196,6 +206,8 @@ def test_requests_without_waiting_raise_if_all_slots_are_in_use(model: Model) ->
         model.choose("x", ["a", "b"], timeout=0)
     with pytest.raises(BusyError, match=r"after 0.02 s"):
         model.fill("x", SKELETON, timeout=0.02)
+    with pytest.raises(BusyError, match=r"^prompts\[0\]: "):
+        model.choose_many(["x"], ["a", "b"], timeout=0)
     assert not isinstance(BusyError("x"), ValueError)
     streams[0].close()
     assert model.choose("x", ["a", "b"], timeout=0).value in ("a", "b")
@@ -229,12 +241,12 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda m: m.generate("x", temperatur=1.0), "'temperatur'. Did you mean 'temperature'?"),
+        (lambda m: m.generate("x", temperatur=1.0), "'temperatur'; did you mean 'temperature'?"),
         (lambda m: m.stream("x", temperatur=1.0), "'temperatur'; did you mean 'temperature'?"),
         (lambda m: m.stream("x", on_text=print), "stream() has no keyword 'on_text'"),
         (lambda m: type(m)(gpu_layers=1), "'gpu_layers'. Did you mean 'n_gpu_layers'?"),
         (lambda m: m.call_tool([], [], choice=1), "did you mean 'tool_choice'?"),
-        (lambda m: m.choose("x", ["a"], probs=True), "keyword argument 'probs'"),
+        (lambda m: m.choose("x", ["a"], probs=True), "keyword 'probs'"),
         (lambda m: m.choose_many(["x"], ["a"], probabilites=1), "did you mean 'probabilities'?"),
         (lambda m: m.generate_many(["x"], temperatur=5), "did you mean 'temperature'?"),
         (lambda m: m.fill("x", SKELETON, max_token=5), "did you mean 'max_tokens'?"),
@@ -273,8 +285,8 @@ class Side(enum.Enum):
 
 def test_a_choice_reports_statistics_and_confidence(model: Model) -> None:
     model.choose("a long enough prompt: ", ["a", "b"])
-    choice = model.choose("a long enough prompt: ", {"yes": 1, "no": 0}, probabilities=True)
-    assert choice.value in (0, 1) and choice.text in ("yes", "no")
+    choice = model.choose("a long enough prompt: ", Side, probabilities=True)
+    assert choice.value in Side and choice.text in ("left", "right")
     assert choice.stats is not None and choice.stats.prompt_tokens_reused > 0
     assert 0.0 <= choice.confidence <= 1.0
     assert model.choose("x", bool).value in (True, False)
@@ -282,7 +294,7 @@ def test_a_choice_reports_statistics_and_confidence(model: Model) -> None:
 
 def test_choose_many_takes_one_label_set_per_prompt(model: Model) -> None:
     prompts = [f"message {i}: " for i in range(20)]
-    own = [["REPLY", "IGNORE"], Side, bool, {"one": 1, "two": 2}] * 5
+    own = [["REPLY", "IGNORE"], Side, bool, Literal[1, 2]] * 5
     reported: list[tuple[int, int | None]] = []
     found = model.choose_many(prompts, own, progress=lambda *now: reported.append(now))
     for prompt, labels, one in zip(prompts, own, found, strict=True):

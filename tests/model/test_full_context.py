@@ -84,7 +84,7 @@ ACTIONS = [{"name": "SEND", "parameters": [PARAMETER]}]
 
 METHODS: dict[str, Callable[[Any], Any]] = {
     "fill": lambda m: m.fill(SHORT, SKELETON),
-    "fill a shape": lambda m: m.fill(SHORT, GRAMMAR),
+    "fill a schema": lambda m: m.fill(SHORT, GRAMMAR),
     "fill_many": lambda m: m.fill_many([SHORT], SKELETON),
     "fill_stream": lambda m: m.fill_stream(INPUTS[1], ONE_SPAN),
     "plan": lambda m: m.fill(SHORT, ActionSkeleton(ACTIONS)),

@@ -30,6 +30,19 @@ def test_the_last_layer_is_that_of_embeddings(tiny_model: Model) -> None:
     assert mean / np.linalg.norm(mean) @ tiny_model.embed(TEXT) > 0.999
 
 
+def test_means_over_tokens_are_those_of_their_rows(tiny_model: Model) -> None:
+    n = len(tiny_model.prompt_tokens(TEXT))
+    layers = [-1, 2, 1]
+    rows = tiny_model.hidden_states(TEXT, layers, n_rows=n)
+    whole = tiny_model.hidden_states(TEXT, layers, pooling="mean")
+    assert whole.shape == (3, 1, rows.shape[2])
+    np.testing.assert_allclose(whole[:, 0], rows.mean(axis=1), atol=0.02)
+    ranges = [(0, 2), (3, 4), (2, n)]
+    parts = tiny_model.hidden_states(TEXT, layers, pooling="mean", ranges=ranges)
+    for i, (begin, end) in enumerate(ranges):
+        np.testing.assert_allclose(parts[:, i], rows[:, begin:end].mean(axis=1), atol=0.02)
+
+
 def test_layers_are_in_the_wanted_order(tiny_model: Model) -> None:
     n = n_layers_of(tiny_model)
     first, last = (tiny_model.hidden_states(TEXT, [layer])[0] for layer in (1, n))
@@ -47,6 +60,11 @@ def test_layers_are_in_the_wanted_order(tiny_model: Model) -> None:
         ({"layers": [1, -99]}, r"layers[1] must be a layer from 1 to"),
         ({"layers": []}, "layers: expected at least one layer, got none"),
         ({"n_rows": 500}, "n_rows: expected at most the prompt's"),
+        ({"n_rows": 2, "pooling": "mean"}, "n_rows has no effect with pooling"),
+        ({"pooling": "cls"}, "pooling must be one of mean, got 'cls'"),
+        ({"ranges": [(0, 1)]}, 'ranges require pooling="mean"'),
+        ({"pooling": "mean", "ranges": [(0, 99)]}, "ranges[0] must be a whole number from 0 to"),
+        ({"pooling": "mean", "ranges": []}, "ranges: expected at least one range, got none"),
     ],
 )
 def test_wrong_arguments_are_named(

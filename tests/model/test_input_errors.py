@@ -6,24 +6,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from both_faces import result_of
 
 from eliza_ffi import AsyncModel, Gbnf, Model, Skeleton
-from eliza_ffi.decisions import (
-    Calibration,
-    Choice,
-    MultiLabel,
-    Predicate,
-    Score,
-    calibrate,
-    evaluate,
-)
+from eliza_ffi.decisions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, ModelError, TokenTrieError
+from eliza_ffi.evidence import Calibration
+from eliza_ffi.learning import calibrate, evaluate
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import Sampling
 
@@ -44,7 +38,7 @@ Face = Model | AsyncModel
 
 @dataclass
 class Order:
-    """A shape for `fill`."""
+    """A schema for `fill`."""
 
     item: str
 
@@ -72,7 +66,7 @@ def said(call: Callable[[], Any], kind: type[Exception] = InvalidArgumentError) 
     [
         ("generate", {}),
         ("choose", {"labels": ["a", "b"]}),
-        ("fill", {"shape": SKELETON}),
+        ("fill", {"schema": SKELETON}),
         ("decide", {"questions": QUESTIONS}),
     ],
 )
@@ -152,34 +146,32 @@ def test_a_token_outside_the_vocabulary_is_named(face: Face) -> None:
 # ---- Shapes and actions -------------------------------------------------------------------------
 
 
-def test_a_keyword_for_the_shape_points_to_the_argument(face: Face) -> None:
-    for name in ("skeleton", "schema"):
-        given: dict[str, Any] = {name: SKELETON}
-        assert said(lambda given=given: face.fill("x", Order, **given), TypeError) == (
-            f"fill() has no keyword {name!r}; pass it as the second argument, shape"
-        )
+def test_fill_accepts_the_schema_by_its_name(tiny_model: Model) -> None:
+    schema = {"enum": ["a", "b"]}
+    assert tiny_model.fill("x", schema=schema).value in ("a", "b")
+    assert tiny_model.fill_many(["x"], schema=schema)[0].value in ("a", "b")
 
 
 @pytest.mark.parametrize(
-    ("shape", "found"),
+    ("schema", "found"),
     [
         ({}, "an empty dict"),
         (None, "None"),
         (["a"], "a list; for a list of labels use choose()"),
-        (Gbnf('root ::= "a"'), "a Gbnf; for a GBNF grammar use generate(prompt, shape=...)"),
+        (Gbnf('root ::= "a"'), "a Gbnf; for a GBNF grammar use generate(prompt, schema=...)"),
         ('{"enum": [1]}', "'{\"enum\": [1]}'; read JSON text with json.loads() first"),
     ],
 )
-def test_a_wrong_shape_is_named_in_the_error(face: Face, shape: Any, found: str) -> None:
-    assert said(lambda: face.fill("x", shape)) == (
-        "shape must be a Skeleton or its JSON form, a non-empty JSON Schema as a mapping, "
+def test_a_wrong_schema_is_named_in_the_error(face: Face, schema: Any, found: str) -> None:
+    assert said(lambda: face.fill("x", schema)) == (
+        "schema must be a Skeleton or its JSON form, a non-empty JSON Schema as a mapping, "
         f"a class, a Regex or a Lark, got {found}"
     )
 
 
-@pytest.mark.parametrize("shape", [SKELETON, Skeleton.from_dict(SKELETON)])
-def test_generate_points_to_fill_for_a_skeleton(face: Face, shape: Any) -> None:
-    assert said(lambda: face.generate("x", shape=shape)).endswith("; for a skeleton use fill()")
+@pytest.mark.parametrize("schema", [SKELETON, Skeleton.from_dict(SKELETON)])
+def test_generate_points_to_fill_for_a_skeleton(face: Face, schema: Any) -> None:
+    assert said(lambda: face.generate("x", schema=schema)).endswith("; for a skeleton use fill()")
 
 
 def test_openai_tool_definitions_are_rejected_as_actions(face: Face) -> None:
@@ -345,7 +337,7 @@ def test_a_setting_of_choose_without_effect_is_rejected(face: Face) -> None:
     )
 
 
-@pytest.mark.parametrize("labels", [["b", "a\ud800"], {"b": 1, "a\ud800": 2}])
+@pytest.mark.parametrize("labels", [["b", "a\ud800"], Literal["b", "a\ud800"]])
 def test_a_label_with_a_lone_surrogate_is_named(face: Face, labels: Any) -> None:
     for call in (
         lambda: face.choose("x", labels),

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 
 from eliza_ffi import CacheOptions, Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
-from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_prompt
 from eliza_ffi.elizaos import (
     runner_of,
 )
@@ -95,11 +95,11 @@ def test_a_seed_makes_sampling_reproducible(model_path: Path, library: Library) 
 
 
 def test_generated_text_matches_the_grammar(model: Model) -> None:
-    generation = model.generate("x", max_tokens=20, shape=Gbnf('root ::= ("ab" | "cd") "!"'))
+    generation = model.generate("x", max_tokens=20, schema=Gbnf('root ::= ("ab" | "cd") "!"'))
     assert generation.text in ("ab!", "cd!")
     assert generation.finish_reason == "end"
     with pytest.raises(InvalidArgumentError, match="grammar"):
-        model.generate("x", shape=Gbnf("root ::= ("))
+        model.generate("x", schema=Gbnf("root ::= ("))
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_invalid_token_ids_are_rejected_with_their_position(
         ("temperature", -0.5, "temperature must be a number of 0 or more, got -0.5"),
         ("top_p", 1.5, "top_p must be a number from 0 to 1, got 1.5"),
         ("cache", CacheOptions(type_k="q7"), 'cache_type_k: .* got "q7"'),
-        ("shape", Gbnf('root ::= "\0"'), "gbnf_grammar contains a NUL"),
+        ("schema", Gbnf('root ::= "\0"'), "gbnf_grammar contains a NUL"),
     ],
 )
 def test_an_invalid_setting_of_a_generation_is_rejected_by_name(

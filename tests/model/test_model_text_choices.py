@@ -103,14 +103,14 @@ def test_unsuitable_labels_and_settings_are_named(
         tiny_model.choose("Hi! ", labels, **{"tokenization": "any", **settings})
 
 
-def test_an_older_library_rejects_any_tokenization(
-    older_engine: Library, tiny_model: Model
+def test_elizaos_library_rejects_any_tokenization(
+    elizaos_engine: Library, tiny_model: Model
 ) -> None:
-    with Model(tiny_model.path, library=older_engine) as older:
+    with Model(tiny_model.path, library=elizaos_engine) as model:
         with pytest.raises(NotSupportedError, match="has no token-trie sampler"):
-            older.choose("Hi! ", ["a", "b"], tokenization="any")
-        with pytest.raises(NotSupportedError, match="it has no llm_stream_rank"):
-            older.rank("Hi! ", ["a", "b"], tokenization="any")
+            model.choose("Hi! ", ["a", "b"], tokenization="any")
+        with pytest.raises(NotSupportedError, match="has no eliza_inference_llm_stream_rank"):
+            model.rank("Hi! ", ["a", "b"], tokenization="any")
 
 
 def test_the_command_line_takes_any_tokenization(

@@ -23,7 +23,7 @@ from label_strategies import KINDS, label_sets, labels_of, product_names
 from bench.choosing.other_libraries import Logits
 from eliza_ffi import CacheOptions, RankResult
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.choices.label_set import string_choices
+from eliza_ffi.choices.label_set import as_label_set, string_choices
 from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.library.protocol import StreamConfig
@@ -88,9 +88,9 @@ class Pair:
         with closing(binding.open(ctx, config)) as stream:
             binding.prefill(stream, self.reference.prompt_tokens(prompt))
             (scores,) = binding.score_endings(
-                stream, [((), prepared)], joint=False, allowed_probability=False
+                stream, [((), prepared)], full=False, allowed_probability=False
             )
-        return Exhaustive(labels, scores.legal)
+        return Exhaustive(labels, scores.constrained)
 
     def rank(self, labels: Any, k: int = 5, **more: Any) -> RankResult[Any]:
         return self.model.rank(PROMPT, labels, k, cache=FULL_PRECISION, **more)
@@ -323,15 +323,19 @@ class Action(enum.Enum):
     ARCHIVE = "archive"
 
 
-def test_enums_mappings_and_prepared_labels_return_their_values(tiny_model: Model) -> None:
+def test_enums_and_prepared_labels_return_their_values(tiny_model: Model) -> None:
     members = tiny_model.rank(PROMPT, Action, 3)
     assert set(members.labels) == set(Action)
-    numbers = {"garden": 1, "garden chair": 2, "gate": 3}
-    plain = tiny_model.rank(PROMPT, list(numbers), 2)
-    mapped = tiny_model.rank(PROMPT, numbers, 2)
-    prepared = tiny_model.rank(PROMPT, tiny_model.prepare_labels(numbers), 2)
-    assert mapped.labels == prepared.labels == tuple(numbers[label] for label in plain.labels)
-    assert mapped.probabilities == prepared.probabilities == pytest.approx(plain.probabilities)
+    assert members[0] == (members.labels[0], members.probabilities[0])
+    assert members[1:] == list(members)[1:] and members[-1] == list(members)[-1]
+    assert len(members) == 3
+    texts = list(as_label_set(Action).texts)
+    plain = tiny_model.rank(PROMPT, texts, 2)
+    found = tiny_model.rank(PROMPT, Action, 2)
+    prepared = tiny_model.rank(PROMPT, tiny_model.prepare_labels(Action), 2)
+    assert found.labels == prepared.labels
+    assert found.labels == tuple(list(Action)[texts.index(label)] for label in plain.labels)
+    assert found.probabilities == prepared.probabilities == pytest.approx(plain.probabilities)
 
 
 def check_same(

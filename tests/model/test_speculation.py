@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from older_fake import STREAM, Fakes
+from elizaos_fake import STREAM, Fakes
 from sync_runner import SyncRunner
 
 from eliza_ffi import CacheOptions, Gbnf, Sampling, Speculation, cli
@@ -75,7 +75,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {},
     "penalized": {"sampling": Sampling(temperature=0, repeat_penalty=1.3)},
     "sampled": {"temperature": 0.8, "top_k": 40},
-    "under a grammar": {"shape": Gbnf('root ::= ([a-z] [a-z] " ")+')},
+    "under a grammar": {"schema": Gbnf('root ::= ([a-z] [a-z] " ")+')},
 }
 
 
@@ -98,9 +98,9 @@ def test_speculation_does_not_change_the_tokens(
 
 def test_repeated_text_is_guessed_without_a_draft_model(tiny_model: Model) -> None:
     grammar = 'root ::= ("one two three four ")+'
-    alone = tiny_model.generate("Count: ", 60, shape=Gbnf(grammar))
+    alone = tiny_model.generate("Count: ", 60, schema=Gbnf(grammar))
     with_guesses = tiny_model.generate(
-        "Count: ", 60, shape=Gbnf(grammar), speculation=Speculation(max_tokens=6)
+        "Count: ", 60, schema=Gbnf(grammar), speculation=Speculation(max_tokens=6)
     )
     assert alone.stats is not None
     assert with_guesses.stats is not None
@@ -236,7 +236,7 @@ def test_an_unusable_drafter_is_named_in_the_error(
 
 
 def test_a_library_without_speculation_raises(tmp_path: Path) -> None:
-    fake = Fakes(tmp_path)(STREAM, 12)
+    fake = Fakes(tmp_path)(STREAM)
     with Model("any", library=fake.path) as model:
         assert model.generate([1]).text
         with pytest.raises(

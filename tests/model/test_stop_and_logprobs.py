@@ -135,7 +135,7 @@ def test_token_bytes_join_to_the_generated_text(
     path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
     written = " \U0001f389\U0001f389 \u1e9e\u13a0 x"
     with Model(path, library=library, n_threads=1, n_ctx=256) as model:
-        found = model.generate("x:", logprobs=3, shape=Regex(written))
+        found = model.generate("x:", logprobs=3, schema=Regex(written))
         assert found.logprobs is not None and found.text == written
         assert b"".join(entry.bytes for entry in found.logprobs).decode() == written
         assert any(entry.text == "\ufffd" for entry in found.logprobs)
@@ -193,7 +193,7 @@ def test_invalid_numbers_of_log_probabilities_are_rejected(tiny_model: Model) ->
             InvalidArgumentError, match="logprobs must be a whole number from 0 to 1024"
         ):
             tiny_model.generate(PROMPT, 2, logprobs=bad)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="keyword argument 'logprobs'"):
+    with pytest.raises(TypeError, match="no keyword 'logprobs'"):
         tiny_model.choose(PROMPT, ["A", "B"], logprobs=1)  # type: ignore[call-overload]
 
 

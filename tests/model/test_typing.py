@@ -17,14 +17,16 @@ ROOT = Path(eliza_ffi.__file__).parent.parent
 
 RIGHT = """
 import enum
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, assert_type
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Literal, assert_type
 from pydantic import BaseModel
+from eliza_ffi.choices import LabelSet
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi import AsyncModel, AsyncTextStream, CacheOptions, ChoiceResult, FillResult
 from eliza_ffi import Gbnf, GenerationResult, Lark, Model, PreparedLabels, Prompt, Sampling
 from eliza_ffi import Skeleton, Speculation, TextAnswer, TextStream, ToolCall, ToolCalls
-from eliza_ffi.decisions import Answer, RenderedQuestion, Decision, MultiLabel, Predicate, Score
+from eliza_ffi.decisions import Choice, ChoiceAnswer, Decision, MultiLabel, Predicate
+from eliza_ffi.decisions import PredicateAnswer, Question, RenderedQuestion, Score, ScoreAnswer
 from eliza_ffi.structured import PartialField, Regex, StructuredResult
 
 class Person(BaseModel):
@@ -35,7 +37,7 @@ class Reply(enum.Enum):
 
 slot = CacheOptions(slot=1, key=None)
 
-def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> None:
+def ask(model: Model, talk: list[dict[str, str]], values: LabelSet[float]) -> None:
     assert_type(model.choose("x", ["a", "b"]), ChoiceResult[str])
     assert_type(model.choose("x", (name for name in "ab")), ChoiceResult[str])
     assert_type(model.choose([1, 2], Reply), ChoiceResult[Reply])
@@ -48,13 +50,13 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.fill("x", {"spans": []}, max_tokens=3), StructuredResult[Any])
     assert_type(model.fill("x", Skeleton.from_dict({}), max_tokens=3), FillResult)
     assert_type(model.fill("x", Person).value, Person)
-    assert_type(model.fill("x", shape=Regex("a+")).value, str)
+    assert_type(model.fill("x", schema=Regex("a+")).value, str)
     assert_type(model.fill("x", {"type": "string"}).relaxed, tuple[str, ...])
     assert_type(model.fill_stream("x", Person), Iterator[PartialField | StructuredResult[Person]])
     assert_type(model.fill_many(["x"], Person), list[FillResult])
-    assert_type(model.generate("x", shape=Person, stop="a"), GenerationResult)
-    assert_type(model.generate(talk, shape=Gbnf('root ::= "a"')), GenerationResult)
-    assert_type(model.generate([1, 2], shape=Lark('start: "a"')), GenerationResult)
+    assert_type(model.generate("x", schema=Person, stop="a"), GenerationResult)
+    assert_type(model.generate(talk, schema=Gbnf('root ::= "a"')), GenerationResult)
+    assert_type(model.generate([1, 2], schema=Lark('start: "a"')), GenerationResult)
     assert_type(model.generate("x", sampling=Sampling(temperature=1.0)), GenerationResult)
     assert_type(model.generate("x", speculation=Speculation(8), cache=slot), GenerationResult)
     assert_type(model.generate_many([talk, "x", [1]], 3, cache=slot), list[GenerationResult])
@@ -65,7 +67,7 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.load_prompt_cache("file", cache=small), int)
     assert_type(model.call_tool(talk, [], cache=slot), ToolCall | TextAnswer)
     assert_type(model.call_tools(talk, [], "required"), ToolCalls)
-    with model.stream("x", shape=Regex("a+"), logprobs=2) as pieces:
+    with model.stream("x", schema=Regex("a+"), logprobs=2) as pieces:
         assert_type(pieces, TextStream)
         assert_type(next(pieces), str)
         assert_type(pieces.result, GenerationResult)
@@ -77,15 +79,28 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.choose("x", model.prepare_labels(Reply)), ChoiceResult[Reply])
     labels = MultiLabel("which?", {"a": None})
     questions = [Predicate("angry?"), Score("how?", ["low", "high"]), labels]
-    assert_type(model.decide("x", questions, answer_style="letters", scoring="mean"), Decision)
-    assert_type(model.decide(talk, {"a": Predicate("angry?")}, prompt=write, cache=slot), Decision)
+    assert_type(model.decide("x", questions, answer_style="letters", scoring="full"), Decision)
+    angry = model.decide(talk, {"a": Predicate("angry?")}, prompt=write, cache=slot)
+    assert_type(angry, Decision[PredicateAnswer])
+    assert_type(model.decide("x", Choice("team?", ["a", "b"]))[0].choice, str)
+    assert_type(model.decide("x", Choice("?", {"a": "first", "b": None}))[0], ChoiceAnswer[str])
+    assert_type(model.decide("x", Choice("?", [("a", None), ("b", "x")]))[0], ChoiceAnswer[str])
+    assert_type(model.decide("x", Choice("really?", Reply))["0"].value, Reply | None)
+    assert_type(Choice("?", Literal["a", "b"]), Choice[Any])
+    assert_type(model.decide("x", MultiLabel("?", ["a"]))[0].probabilities, Mapping[str, float])
+    assert_type(model.decide("x", Score("?", ["a", "b"]))[0].label, str)
+    assert_type(model.decide_many(["x"], Score("?", ["a", "b"])), list[Decision[ScoreAnswer]])
+    assert_type(model.decide("x", any_questions), Decision)
+    assert_type(model.decide("x", {"type": "predicate"}), Decision)
     assert_type(model.decide_many(["x", {"a": 1}], questions, orders=2), list[Decision])
     assert_type(model.decision_prompts("x", questions), list[str])
     decision = model.decide("x", questions)
-    assert_type(decision[0], Answer)
-    assert_type(decision["angry"], Answer)
+    assert_type(decision[0], Any)
+    assert_type(decision["angry"], Any)
     assert_type(decision.to_json(), str)
     assert_type(decision.to_dict(), dict[str, Any])
+
+any_questions: Sequence[Question] = ()
 
 def write(given: str, asked: RenderedQuestion) -> Prompt:
     return Prompt().text(given + asked.text)
@@ -94,8 +109,9 @@ async def ask_async(model: AsyncModel) -> None:
     assert_type(await model.choose("x", ["a", "b"]), ChoiceResult[str])
     assert_type(await model.choose("x", Reply), ChoiceResult[Reply])
     assert_type(await model.generate_many(["x"], 3), list[GenerationResult])
-    assert_type(await model.decide("x", Predicate("angry?")), Decision)
-    assert_type(await model.decide_many(["x"], Predicate("angry?")), list[Decision])
+    assert_type(await model.decide("x", Predicate("angry?")), Decision[PredicateAnswer])
+    many = await model.decide_many(["x"], Choice("?", Reply))
+    assert_type(many, list[Decision[ChoiceAnswer[Reply]]])
     assert_type(await model.prepare_labels(Reply), PreparedLabels[Reply])
     assert_type(await model.choose("x", await model.prepare_labels(Reply)), ChoiceResult[Reply])
     assert_type((await model.fill("x", Person)).value, Person)
@@ -119,7 +135,7 @@ WRONG = {
     'model.generate("x", cache={"slot": 1})': "cache",
     'model.generate("x", slot_id=1)': "slot_id",
     'model.generate("x", speculation=4)': "speculation",
-    'model.generate("x", schema={})': "schema",
+    'model.generate("x", shape={})': "shape",
     "model.generate(messages=[])": "messages",
     'model.generate("x", on_text_chunk=print)': "on_text_chunk",
     'model.generate({"role": "user"})': "Argument 1",
@@ -132,7 +148,7 @@ WRONG = {
     'model.fill("x", {}, speculation=None)': "overload",
     'model.save_prompt_cache("file", "x", slot_id=1)': "slot_id",
     'model.load_prompt_cache("file", cache_type_k="f32")': "cache_type_k",
-    'model.decide("x", [], slot_id=1)': "slot_id",
+    'model.decide("x", [], slot_id=1)': "overload",
     'CacheOptions(slot="1")': "slot",
     'Speculation(max_tokens="4")': "max_tokens",
     "Gbnf(1)": "Gbnf",
@@ -140,9 +156,18 @@ WRONG = {
     'model.fill("x", {}, sample=None)': "overload",
     'model.fill("x", "text")': "overload",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
-    'model.decide("x", [], scoring="best")': "scoring",
-    'model.decide("x", [], order=2)': "order",
+    'model.decide("x", [], scoring="best")': "overload",
+    'model.decide("x", [], order=2)': "overload",
+    'model.decide("x", Predicate("so?"))[0].choice': "choice",
+    'model.decide("x", Choice("?", ["a", "b"]))[0].probabilty': "probabilty",
 }
+
+
+def program_of_readme() -> str:
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
+    (program,) = [block.partition("```")[0] for block in blocks]
+    assert "answer.choice" in program
+    return program
 
 
 @pytest.fixture(scope="module")
@@ -152,11 +177,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("programs")
     lines = "".join(f"    {call}\n" for call in WRONG)
     names = "CacheOptions, Gbnf, Model, Speculation"
-    wrong = f"from eliza_ffi import {names}\n\ndef ask(model: Model) -> None:\n{lines}"
-    for name, program in (("right.py", RIGHT), ("wrong.py", wrong)):
+    imports = f"from eliza_ffi import {names}\nfrom eliza_ffi.decisions import Choice, Predicate\n"
+    wrong = f"{imports}def ask(model: Model) -> None:\n{lines}"
+    readme = program_of_readme()
+    for name, program in (("right.py", RIGHT), ("wrong.py", wrong), ("readme.py", readme)):
         (folder / name).write_text(program, encoding="utf-8")
     cache = f"--cache-dir={ROOT / 'build' / 'mypy'}"  # reused between runs
-    options = ["--strict", "--no-error-summary", cache, "right.py", "wrong.py"]
+    options = ["--strict", "--no-error-summary", cache, "right.py", "wrong.py", "readme.py"]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""Models that cannot generate text raise an error. An encoder answers with a head."""
+"""Models that cannot generate text raise an error. An encoder decides."""
 
 from __future__ import annotations
 
@@ -12,71 +12,18 @@ import gguf
 import httpx
 import numpy as np
 import pytest
-from make_test_models import add_entries, read_tokenizer, vocabulary_file
+from tiny_files import HIDDEN, WIDTH, TinyFile, write_bert
 
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.classifier import Classifier
-from eliza_ffi.decisions import Choice, calibrate
-from eliza_ffi.errors import ElizaError, InvalidArgumentError, NotSupportedError
+from eliza_ffi.decisions import Choice
+from eliza_ffi.errors import ElizaError, InvalidArgumentError, ModelError, NotSupportedError
+from eliza_ffi.learning import calibrate
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.server import check_model
 from eliza_ffi.serve.settings import QuestionSet, ServeSettings
-
-WIDTH = 32
-HIDDEN = 64
-
-
-class TinyFile:
-    def __init__(self, path: Path, architecture: str, vocabulary: str | None) -> None:
-        self.writer = gguf.GGUFWriter(path, architecture)
-        self.random = np.random.default_rng(0)
-        self.n_vocab = 256
-        if vocabulary is None:
-            self.writer.add_tokenizer_model("no_vocab")
-        else:
-            tokenizer = read_tokenizer(vocabulary_file(vocabulary))
-            add_entries(self.writer, tokenizer)
-            self.n_vocab = len(tokenizer["tokenizer.ggml.tokens"].value)
-        self.writer.add_vocab_size(self.n_vocab)
-        self.writer.add_context_length(512)
-        self.writer.add_embedding_length(WIDTH)
-        self.writer.add_block_count(1)
-        self.writer.add_feed_forward_length(HIDDEN)
-        self.writer.add_head_count(2)
-        self.writer.add_layer_norm_eps(1e-5)
-        self.writer.add_layer_norm_rms_eps(1e-5)
-        self.tensors(self.n_vocab, WIDTH, names=["token_embd.weight"])
-
-    def tensors(self, *shape: int, names: list[str]) -> None:
-        for name in names:
-            values = self.random.standard_normal(shape).astype(np.float32)
-            self.writer.add_tensor(name, values * np.float32(0.1))
-
-    def finish(self) -> None:
-        self.writer.write_header_to_file()
-        self.writer.write_kv_data_to_file()
-        self.writer.write_tensors_to_file()
-        self.writer.close()
-
-
-def write_bert(path: Path) -> None:
-    model = TinyFile(path, "bert", "bert-bge")
-    model.writer.add_causal_attention(False)
-    model.writer.add_pooling_type(gguf.PoolingType.MEAN)
-    model.tensors(512, WIDTH, names=["position_embd.weight"])
-    model.tensors(2, WIDTH, names=["token_types.weight"])
-    attention = [f"blk.0.attn_{part}" for part in ("q", "k", "v", "output")]
-    norms = ["token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"]
-    model.tensors(WIDTH, WIDTH, names=[f"{name}.weight" for name in attention])
-    model.tensors(WIDTH, names=[f"{name}.weight" for name in norms])
-    model.tensors(WIDTH, names=[f"{name}.bias" for name in [*attention, *norms]])
-    model.tensors(HIDDEN, WIDTH, names=["blk.0.ffn_up.weight"])
-    model.tensors(HIDDEN, names=["blk.0.ffn_up.bias"])
-    model.tensors(WIDTH, HIDDEN, names=["blk.0.ffn_down.weight"])
-    model.tensors(WIDTH, names=["blk.0.ffn_down.bias"])
-    model.finish()
 
 
 def write_llama_without_vocabulary(path: Path) -> None:
@@ -118,7 +65,7 @@ def write_t5(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        (write_bert, "it cannot generate text"),
+        (write_bert, "cannot generate text: it is an encoder"),
         (write_t5, "is not decoder-only: it cannot generate text"),
         (write_llama_without_vocabulary, "has no vocabulary"),
     ],
@@ -132,6 +79,60 @@ def test_a_model_that_cannot_generate_is_rejected(
         model.generate([5, 6, 7], max_tokens=2)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "kind", "said"),
+    [
+        ("clip", None, "is a projector for images or sound"),
+        ("llama", "adapter", "is a LoRA adapter: pass the path of the model"),
+        ("imatrix", "imatrix", "is an importance matrix"),
+        ("wavtokenizer", None, "is not a language model: it has no vocabulary"),
+    ],
+)
+def test_a_file_that_is_no_model_of_text_is_named(
+    architecture: str, kind: str | None, said: str, tmp_path: Path, library: Library
+) -> None:
+    path = tmp_path / "file.gguf"
+    writer = gguf.GGUFWriter(path, architecture)
+    if kind is not None:
+        writer.add_type(kind)
+    writer.add_tensor("a.weight", np.zeros((WIDTH, WIDTH), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    for opening in ({"path": path}, {"encoder": path}):
+        with pytest.raises(ModelError, match=f"file.gguf: {said}"):
+            Model(**opening, library=library)
+
+
+def test_an_encoder_decoder_does_not_embed(tmp_path: Path, library: Library) -> None:
+    write_t5(tmp_path / "model.gguf")
+    with (
+        Model(tmp_path / "model.gguf", library=library) as model,
+        pytest.raises(NotSupportedError, match="encoder-decoder, which cannot compute embeddings"),
+    ):
+        model.embed("a text")
+    with (
+        Model(tmp_path / "model.gguf", library=library) as model,
+        pytest.raises(NotSupportedError, match="llama.cpp cannot compute embeddings"),
+    ):
+        model.binding.embed_texts(model.session.ctx, ["a text"])
+
+
+def test_an_encoder_decoder_does_not_decide(
+    tmp_path: Path, library: Library, tiny_model: Model
+) -> None:
+    path = tmp_path / "model.gguf"
+    write_t5(path)
+    with (
+        Model(path, library=library) as model,
+        pytest.raises(NotSupportedError, match="is an encoder-decoder, which cannot decide"),
+    ):
+        model.decide("a bill", TOPIC)
+    with pytest.raises(InvalidArgumentError, match="a reranker, got .*, an encoder-decoder"):
+        Model(tiny_model.path, library=library, encoder=path)
+
+
 WORDS = {"money": "bill invoice pay refund", "way": "parcel truck ship courier"}
 TOPIC = Choice("What is it about?", list(WORDS), name="topic")
 
@@ -143,42 +144,38 @@ def labelled(n: int) -> list[tuple[str, str]]:
     return [(" ".join(draw.choices(WORDS[each].split(), k=6)), each) for each in topics]
 
 
-def test_an_encoder_answers_with_a_head_alone(tmp_path: Path, library: Library) -> None:
+def test_an_encoder_answers_with_a_head(tmp_path: Path, library: Library) -> None:
     path = tmp_path / "model.gguf"
     write_bert(path)
     rows, others = labelled(40), labelled(21)
     with Model(path, library=library) as model:
-        with pytest.raises(NotSupportedError, match='only with a calibration of the method "head"'):
-            model.decide("a bill", TOPIC)
-        with pytest.raises(InvalidArgumentError, match='must be "auto" or "head" for an encoder'):
-            calibrate(model, TOPIC, rows, method="temperature")
         with pytest.raises(InvalidArgumentError, match="no effect with an encoder"):
             calibrate(model, TOPIC, rows, prior="options")
-        calibration = calibrate(model, TOPIC, rows)
+        calibration = calibrate(model, TOPIC, rows, method="head")
         found = model.decide_many([text for text, _ in others], TOPIC, calibration=calibration)
         answers = [each["topic"] for each in found]
         assert [each.value for each in answers] == [topic for _, topic in others]
-        tokens = model.tokenize(others[0][0])
-        states = model.binding.token_embeddings(model.session.ctx, tokens, range(len(tokens)))
         head = calibration.questions[0].head
         assert head is not None
-        log_p = head.log_probabilities(states.mean(axis=0)[None, None])
-        assert answers[0].distribution == pytest.approx(np.exp(log_p[0]), abs=1e-6)
+        log_p = head.log_probabilities(model.embed(others[0][0])[None, None])
+        assert answers[0].distribution == pytest.approx(np.exp(log_p[0]), abs=1e-5)
         classifier = Classifier(model, list(WORDS)).fit(*zip(*rows, strict=True))
         assert classifier.score(*zip(*others, strict=True)) == 1.0
 
 
-def test_a_server_of_an_encoder_answers_embeddings_and_sets_with_heads(
+def test_a_server_of_an_encoder_answers_embeddings_and_decisions(
     tmp_path: Path, library: Library
 ) -> None:
     path = tmp_path / "model.gguf"
     write_bert(path)
-    question = {"type": "choice", "instructions": "Topic?", "choices": list(WORDS)}
+    asked = {"type": "choice", "instructions": "Topic?", "choices": list(WORDS)}
+    either = {"type": "predicate", "instructions": "Is it money?"}
     bodies = {
         "embeddings": {"input": "hi"},
         "completions": {"prompt": "hi"},
         "decisions": {"model": "topics", "input": "a parcel by ship"},
-        "decisions?": {"model": "encoder", "input": "a parcel", "questions": [question]},
+        "decisions?": {"model": "encoder", "input": "a parcel", "questions": [asked]},
+        "decisions?predicate": {"model": "encoder", "input": "a parcel", "questions": [either]},
     }
 
     async def scene(app: Any) -> list[httpx.Response]:
@@ -187,20 +184,21 @@ def test_a_server_of_an_encoder_answers_embeddings_and_sets_with_heads(
             return [await client.post(f"/v1/{name}", json=body) for name, body in bodies.items()]
 
     with Model(path, library=library) as model:
-        asked = QuestionSet(
+        topics = QuestionSet(
             "topics", (TOPIC,), {"calibration": calibrate(model, TOPIC, labelled(40))}
         )
-        settings = ServeSettings("encoder", sets={"topics": asked})
-        generates = check_model(model, settings)
-        assert not generates
-        app = make_app(AsyncModel.of(model), settings, generates=generates)
-        embedded, completed, decided, refused = asyncio.run(scene(app))
+        settings = ServeSettings("encoder", sets={"topics": topics})
+        check_model(model, settings)
+        app = make_app(AsyncModel.of(model), settings)
+        embedded, completed, decided, compared, refused = asyncio.run(scene(app))
         expected = model.embed("hi")
+        answer = model.decide("a parcel", [asked])[0]
     assert embedded.json()["data"][0]["embedding"] == pytest.approx(expected.tolist(), abs=1e-5)
     assert completed.status_code == 501
-    assert (
-        completed.json()["error"]["message"] == "the model cannot generate text; use /v1/embeddings"
+    assert completed.json()["error"]["message"] == (
+        "the model cannot generate text; use /v1/decisions or /v1/embeddings"
     )
     assert decided.json()["answers"][0]["choice"] == "way"
-    assert "only with a calibration" in refused.json()["error"]["message"]
-    assert refused.status_code == 501
+    assert compared.json()["answers"][0]["confidence"] == pytest.approx(answer.confidence)
+    assert "give the predicate if_true and if_false" in refused.json()["error"]["message"]
+    assert refused.status_code == 400

@@ -7,6 +7,7 @@ similar exception escapes from inside the package, and the model stays usable.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import math
@@ -31,14 +32,16 @@ from eliza_ffi import (
     choices,
     decisions,
     elizaos,
+    evidence,
+    learning,
     structured,
 )
 from eliza_ffi import library as native
-from eliza_ffi.decisions.deciding import DecideSettings
 from eliza_ffi.decisions.prompt_settings import PromptArguments, PromptSettings
-from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
 from eliza_ffi.elizaos import runner_of
-from eliza_ffi.errors import ElizaError
+from eliza_ffi.errors import ElizaError, NotSupportedError
+from eliza_ffi.evidence.deciding import DecideSettings
+from eliza_ffi.evidence.scoring import OptionScores, QuestionScores
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import Sampling
 from eliza_ffi.session import options, tool_calls
@@ -107,7 +110,7 @@ CALLED = {
 }
 """Parameters that take a function. A function or a class is a valid argument for them."""
 
-OPENED = {"path", "drafter", "calibration", "prior", "library", "bundle", "lora"}
+OPENED = {"path", "drafter", "calibration", "library", "bundle", "lora"}
 """Parameters that take a path. A wrong value may raise OSError."""
 
 SETTINGS: dict[str, Any] = {
@@ -123,10 +126,10 @@ SETTINGS: dict[str, Any] = {
 LEFT_OUT = {
     "results, which only the package creates": {
         *("choices.RankLevel", "choices.RankResult", "choices.ChoiceResult"),
-        *("decisions.RenderedQuestion", "decisions.Calibration", "decisions.ChoiceAnswer"),
-        *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
+        *("decisions.RenderedQuestion", "evidence.Calibration", "decisions.ChoiceAnswer"),
+        *("decisions.Decision", "learning.DecisionReport", "decisions.DecisionUsage"),
         *("decisions.MultiLabelAnswer", "decisions.PredicateAnswer"),
-        *("decisions.QuestionCalibration", "decisions.QuestionReport"),
+        *("evidence.QuestionCalibration", "learning.QuestionReport"),
         *("decisions.ScoreAnswer", "decisions.ShownOption"),
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
@@ -138,14 +141,13 @@ LEFT_OUT = {
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
         *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled"),
-        *("decisions.QuestionCalibration.sets_of", "elizaos.FfiStreamingRunner"),
+        *("evidence.QuestionCalibration.sets_of", "elizaos.FfiStreamingRunner"),
         *("elizaos.FfiStreamingGenerateArgs.of", "elizaos.FfiStreamingResult.of"),
         *("elizaos.Parameter.placed", "session.AsyncTextStream", "session.TextStream"),
         *("structured.StructuredResult.of", "structured.TokenTexts.of"),
-        "structured.TokenTexts.starting_with",
     },
     "takes tokens, which only the package has": {"choices.PreparedLabels.tokens_for"},
-    "takes seconds": {"decisions.DecisionReport.save_plots"},
+    "takes seconds": {"learning.DecisionReport.save_plots"},
     "called for every token, so a check would be slow": {
         *("library.CffiBinding.next", "library.CffiBinding.next_many"),
         "library.CffiBinding.decode",
@@ -189,7 +191,7 @@ class Subject:
 
 NAMED_ONES = ("k", "max_tokens", "n", "n_rows", "n_spans", "n_tokens", "n_top", "target", "top")
 NAMED_STRINGS = (
-    *("choice", "input", "label", "model_id", "name", "path", "pattern", "prompt", "rule"),
+    *("choice", "input", "label", "model_id", "name", "path", "pattern", "prompt", "scoring"),
     *("separator", "source", "symbol", "template", "text", "value"),
 )
 NAMED_LISTS = ("X", "inputs", "names", "prompts", "stops", "texts", "values")
@@ -222,18 +224,18 @@ def valid_arguments(model: Model) -> dict[str, Any]:
         "descriptors": (descriptor,),
         "detokenize": model.session.detokenize,
         "end": 5,
-        "examples": EXAMPLES,
         "facts": model.describe()["model"],
         "grammar": 'root ::= "a"',
         "how": PromptSettings(),
         "in_string": False,
         "index": 1,
         "instructions": "Is it so?",
-        "joint": False,
+        "full": False,
         "key": "span_limit",
         "kind": "boolean",
         "labels": ["a", "b"],
         "layers": [1],
+        "documents": ["a"],
         "leaves": (leaf,),
         "levels": ["a", "b"],
         "library": model.binding.library,
@@ -245,17 +247,21 @@ def valid_arguments(model: Model) -> dict[str, Any]:
         "on_token": anything,
         "option": 0,
         "parameters": {},
+        "parts": range(2),
         "payload": choices.TokenTreePayload("model", (descriptor,)).to_json(),
         "positions": [0],
         "probabilities": [0.5, 0.5],
         "prompt_tokens": [1],
+        "ranges": [(0, 1)],
+        "query": "a",
         "question": QUESTION,
         "question_index": 0,
         "questions": QUESTIONS,
         "repo_id": "org/repo",
+        "rows": EXAMPLES,
+        "schema": SKELETON,
         "scores": QuestionScores((OptionScores(np.log([0.25, 0.75])),)),
         "settings": "{}",
-        "shape": SKELETON,
         "span": {"before": "a"},
         "span_index": 0,
         "spans": (structured.SkeletonSpan("boolean", "is_so"),),
@@ -270,7 +276,7 @@ def valid_arguments(model: Model) -> dict[str, Any]:
 def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str, Any]]:
     """Return the arguments of functions for which the usual arguments are not valid."""
     prepared = model.binding.prepare_choices(model.session.ctx, ["GO", "STAY"])
-    calibration = owners[decisions.Calibration]
+    calibration = owners[evidence.Calibration]
     of_examples: dict[str, Any] = {"questions": [QUESTION]}
     return {
         "ActionSkeleton.accepts": {"value": {}},
@@ -290,12 +296,14 @@ def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str
         "Classifier": {"model": model, "labels": ["GO", "STAY"], "instructions": "Which?"},
         "Classifier.load": {"path": "classifier.json", "model": model},
         "Classifier.set_params": {"instructions": "Which?"},
+        "Classifier.set_score_request": {"sample_weight": True},
         "Lark": {"grammar": 'start: "a"'},
         "Library.need": {"symbol": "eliza_inference_create"},
         "ParametersSkeleton.accepts": {"value": {}},
         "PreparedLabels": {"choices": owners[choices.LabelSet]},
         "Prompt": {"parts": (("a", True), ("b", False))},
-        "QuestionCalibration.apply": {"rule": "constrained"},
+        "QuestionCalibration.apply": {"scoring": "constrained"},
+        "RerankResult": {"index": 0, "score": 1.5, "probability": 0.8},
         "Sampling.preset": {"name": "greedy"},
         "Skeleton.from_dict": {"data": SKELETON},
         "SkeletonSpan.from_dict": {"data": {"kind": "boolean"}},
@@ -307,7 +315,7 @@ def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str
         **{f"{face}.call_tool": {"max_tokens": 40} for face in FACES},
         **{f"{face}.call_tools": {"max_tokens": 40} for face in FACES},
         **{f"{face}.load_prompt_cache": {"path": "saved"} for face in FACES},
-        "calibrate": of_examples,
+        "calibrate": of_examples | {"rows": EXAMPLES},
         "evaluate": of_examples,
         "detect_capabilities": {"source": model.binding},
         "encode_rtkt": {"leaves": [[1]]},
@@ -328,7 +336,7 @@ def owners_of_methods(model: Model) -> dict[type, Any]:
     label_set = choices.LabelSet(["a"], ["a"])
     leaf = choices.TokenTreeLeaf("a", (1,))
     payload = choices.TokenTreePayload("model", (choices.TokenTreeDescriptor("a", (leaf,)),))
-    calibration = decisions.calibrate(model, [QUESTION], EXAMPLES, method="temperature")
+    calibration = learning.calibrate(model, [QUESTION], EXAMPLES, method="temperature")
     span, action = structured.SkeletonSpan("boolean", "is_so"), elizaos.Action("GO")
     override = structured.SpanOverride(0, 0.5)
     calibration.save("calibration.json")
@@ -340,7 +348,7 @@ def owners_of_methods(model: Model) -> dict[type, Any]:
         *(model.call_tool(CONVERSATION, TOOLS, "required"), label_set, payload),
         choices.PreparedLabels(label_set, model.session.choices),
         *(decisions.ask(QUESTION), decisions.ChoiceAnswer(options=(("a", 0.5), ("b", 0.5)))),
-        *(calibration, calibration.questions[0], decisions.evaluate(model, [QUESTION], EXAMPLES)),
+        *(calibration, calibration.questions[0], learning.evaluate(model, [QUESTION], EXAMPLES)),
         *(action, elizaos.Parameter("where"), elizaos.AospStreamingLlmBinding(binding.library)),
         *(elizaos.ActionSkeleton([action]), elizaos.ParametersSkeleton(action)),
         *(span, structured.Skeleton((span,)), override, structured.SpanSamplerPlan((override,))),
@@ -388,7 +396,19 @@ def other_calls(model: Model, owners: dict[type, Any]) -> dict[str, Callable[...
 
         return call
 
+    def without_reranker(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that accepts that the model is no reranker."""
+
+        async def call(**given: Any) -> None:
+            with contextlib.suppress(NotSupportedError):
+                await result_of(method(**given))
+
+        return call
+
     return {
+        "Model.rerank": without_reranker(model.rerank),
+        "AsyncModel.rerank": without_reranker(owners[AsyncModel].rerank),
+        "CffiBinding.rerank": without_reranker(binding.rerank),
         "Model": closed(Model),
         "Model.from_pretrained": closed(Model.from_pretrained),
         "AsyncModel": closed(AsyncModel),
@@ -438,7 +458,11 @@ def all_subjects(model: Model) -> Iterator[Subject]:
             continue
         bound = target if owner is None else getattr(owners[owner], target.__name__)
         parameters = inspect.signature(bound).parameters
-        given = {name: valid[name] for name in parameters if name in ALWAYS_GIVEN}
+        given = {
+            name: valid[name]
+            for name, parameter in parameters.items()
+            if name in ALWAYS_GIVEN and repr(parameter.default) != "..."  # of a TypedDict
+        }
         given |= {
             name: valid[name]
             for name, parameter in parameters.items()

@@ -26,7 +26,7 @@ from eliza_ffi.structured.value_automata import followed_value
 
 pytestmark = pytest.mark.slow
 
-MOST_SPACES = 20  # the most bytes of consecutive white space in a JSON value
+MAX_SPACES = 20  # the most bytes of consecutive white space in a JSON value
 
 many = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(120)
@@ -92,7 +92,7 @@ class JsonValue:
                 return None
             place = JsonPlace(place.open, ":" if "member" in place.expected else "end")
         if byte in b" \t\n\r":
-            allowed = place.open and place.spaces < MOST_SPACES
+            allowed = place.open and place.spaces < MAX_SPACES
             return place._replace(spaces=place.spaces + 1) if allowed else None
         for kind in BEGINS.get(place.expected, ()):
             following = self._lexemes[kind].step(0, byte)
@@ -468,7 +468,7 @@ def is_json(text: bytes) -> bool:
             return False
         value = json.loads(decoded, parse_constant=_reject, object_pairs_hook=tuple)
         json.dumps(value, ensure_ascii=False).encode()  # fails on a lone surrogate
-        return _depth(value) <= 16 and _fewest_spaces(decoded) <= MOST_SPACES
+        return _depth(value) <= 16 and _fewest_spaces(decoded) <= MAX_SPACES
     except ValueError:
         return False
 

@@ -155,7 +155,7 @@ def test_greedy_tokens_match_llama_cpps_grammar(
     with Model(path, library=library, n_threads=1) as model:
         for _ in range(n_cases):
             texts, prompt = random_choices(dice), random_prompt(dice, len(vocabulary.texts))
-            guided = model.generate(prompt, 200, shape=Gbnf(gbnf_of(texts)))
+            guided = model.generate(prompt, 200, schema=Gbnf(gbnf_of(texts)))
             chosen = model.choose(prompt, texts, tokenization="any", mode="greedy")
             assert chosen.value in texts
             assert chosen.text == chosen.value

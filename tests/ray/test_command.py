@@ -11,11 +11,11 @@ from fake_decider import FakeDecider, take_place, work_in_actors
 from fake_ray import FakeRay
 
 from eliza_ffi import cli
-from eliza_ffi.ray import decider as decider_module
+from eliza_ffi.ray import table as table_module
 
 pytestmark = pytest.mark.slow
 
-QUESTION = ("--ask", "Which?", "--choice", "a", "--choice", "b", "--name", "which")
+QUESTION = ("--ask", "Which?", "--option", "a", "--option", "b", "--name", "which")
 
 
 @pytest.fixture
@@ -34,9 +34,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, A
         found.append((path, options, FakeDecider(tmp_path / "model.gguf")))
         return found[-1][2]
 
-    monkeypatch.setattr(decider_module, "open_worker_model", open_model)
+    monkeypatch.setattr(table_module, "open_worker_model", open_model)
     work_in_actors(monkeypatch)
-    monkeypatch.setattr("eliza_ffi.cli.decide.fingerprint_of", lambda model: "1-abc")
     take_place(monkeypatch, FakeDecider(tmp_path / "model.gguf"))
     return found
 

@@ -6,17 +6,16 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import repeat
 from typing import Any
 
 import pytest
 from fake_ray import FakeRay
 
-from eliza_ffi.decisions import Choice, Decision, MultiLabel, Predicate, Score
+from eliza_ffi.decisions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.ray import ChooserActor, DeciderActor, choose_dataset, decide_dataset
-from eliza_ffi.ray.decider import decide_each
+from eliza_ffi.tables import RowDecider, TableRow
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +59,6 @@ def test_think_lets_the_model_reason_about_every_row(alone: Model) -> None:
         assert row["reasoning"] == wanted.reasoning
         assert row["team_probability"] == pytest.approx(wanted["team"].probability, abs=0.05)
     assert rows[1]["reasoning"] is None
-    own = decide_each(alone, ["hello"], [QUESTIONS[:2]], {"think": 8})
-    assert isinstance(own[0], Decision) and own[0].reasoning
 
 
 def test_a_list_of_strings_in_a_row_is_one_input(alone: Model) -> None:
@@ -111,7 +108,7 @@ def test_column_types_do_not_depend_on_the_batch(alone: Model) -> None:
 
 
 def test_input_columns_named_like_answers_get_a_prefix(library: object) -> None:
-    decider = DeciderActor("body", QUESTIONS[1], model_options=OPTIONS, min_confidence=2.0)
+    decider = DeciderActor("body", QUESTIONS[1], model_options=OPTIONS, min_probability=1.0)
     found = decider(batch(urgent=["a"] * 5, input_urgent=["b"] * 5))
     assert found.column_names == [
         *("id", "body", "input_input_urgent", "input_urgent"),
@@ -150,10 +147,10 @@ def test_each_row_can_have_its_own_questions(alone: Model) -> None:
     assert (row["answers"], row["error"]) == (None, "no questions")
 
 
-def test_a_cancelled_batch_leaves_the_model_open(
+def test_a_cancelled_table_leaves_the_model_open(
     library: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cancelling ends each running row and does not close the actor's model."""
+    """Cancelling ends each running row and does not close the model."""
     running = threading.Event()
     model = Model(n_slots=2, n_threads=1)
     steps = model.session.scheduler.steps
@@ -162,25 +159,18 @@ def test_a_cancelled_batch_leaves_the_model_open(
         running.set()
         return steps(*arguments, **more)
 
-    def interrupted() -> Iterator[str]:
-        yield "Where is my order? " * 50
+    def interrupted() -> Iterator[TableRow]:
+        yield TableRow(1, "", {"body": "Where is my order? " * 50})
         assert running.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model.session.scheduler, "steps", noted)
     with model:
+        decider = RowDecider(model, "body", QUESTIONS, {}, None)
+        monkeypatch.setattr(model.session.scheduler, "steps", noted)
         with pytest.raises(KeyboardInterrupt):
-            decide_each(model, interrupted(), repeat(QUESTIONS), {})  # type: ignore[arg-type]
-        (decision,) = decide_each(model, ["Where is my order?"], [QUESTIONS], {})
-    assert not isinstance(decision, Exception)
-    assert decision["urgent"].value in (True, False)
-
-
-def test_an_actor_with_questions_in_rows_has_no_single_description(library: object) -> None:
-    """Before, the property raised AttributeError."""
-    actor = DeciderActor("body", questions_column="q", model_options=OPTIONS)
-    with pytest.raises(InvalidArgumentError, match="requires questions, not questions_column"):
-        actor.described  # noqa: B018
+            list(decider.decide_rows(interrupted()))
+        (decided,) = decider.decide_rows([TableRow(1, "", {"body": "Where is my order?"})])
+    assert decided.decision["urgent"].value in (True, False)
 
 
 def test_questions_can_be_structs_with_fields_of_other_rows(library: object) -> None:
@@ -212,7 +202,6 @@ def test_a_column_can_contain_conversations(library: object) -> None:
     [
         ({}, "one of questions and questions_column"),
         ({"questions": QUESTIONS, "questions_column": "q"}, "and questions_column"),
-        ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence requires questions"),
         ({"questions": {**WHICH, "choices": ["a"]}}, "2 to 100000"),
         ({"questions": {**WHICH, "choices": ["a", "b " * 9000]}}, "context"),
         ({"questions": QUESTIONS, "min_probability": 2.0}, "min_probability must be a number from"),

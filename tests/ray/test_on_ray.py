@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
-from job_rows import n_decided, stored
+from job_rows import facts_of, stored_rows
 from ray_actors import KilledDecider
 
 from eliza_ffi import cli
@@ -25,7 +25,7 @@ from eliza_ffi.model import Model
 from eliza_ffi.ray import DeciderActor, choose_dataset, decide_dataset
 from eliza_ffi.ray import table as table_module
 from eliza_ffi.ray.table import TableWorkers
-from eliza_ffi.tables import TableJob, open_table
+from eliza_ffi.tables import open_table, run
 
 pytestmark = pytest.mark.slow
 
@@ -174,9 +174,7 @@ def test_a_job_begun_on_ray_can_be_resumed_locally_and_back(
     assert cli.main([*on_ray, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["new_rows"] == 150
     assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")
-    assert stored(output, "SELECT * FROM job") == stored(
-        tmp_path / "here.jsonl", "SELECT * FROM job"
-    )
+    assert facts_of(output)[0] == facts_of(tmp_path / "here.jsonl")[0]
 
 
 def killed_worker(folder: Path) -> type[table_module.TableWorker]:
@@ -194,15 +192,15 @@ def killed_worker(folder: Path) -> type[table_module.TableWorker]:
     class KilledWorker(table_module.TableWorker):
         n_batches = 0
 
-        def open(self) -> str:
+        def open(self) -> dict[str, Any]:
             kill_in("open", 1)
             return super().open()
 
-        def decide(self, fingerprint: str, inputs: Sequence[Any]) -> list[Any]:
+        def decide(self, described: dict[str, Any], rows: Sequence[Any]) -> list[Any]:
             self.n_batches += 1
             if self.n_batches == 2:
                 kill_in("decide", 2)
-            return super().decide(fingerprint, inputs)
+            return super().decide(described, rows)
 
     return KilledWorker
 
@@ -214,9 +212,8 @@ def test_a_table_is_complete_even_if_workers_are_killed(
     killed.mkdir()
     monkeypatch.setattr(table_module, "TableWorker", killed_worker(killed))
     table = write_table(tmp_path / "in.csv", 600)
-    job = TableJob(open_table(table), "body", [QUESTION], tmp_path / "out.csv", settings={})
     with TableWorkers("local", 2, "body", [QUESTION], {}, model_options=ALONE) as workers:
-        result = job.run_rows(workers.decide_rows)
+        result = run(open_table(table), workers, tmp_path / "out.csv")
     assert list(killed.glob("open *")), "no worker was killed while it opened the model"
     assert len(list(killed.glob("decide *"))) >= 2, "no worker was killed with a batch"
     assert (result.counts.rows, result.new_rows, result.is_whole) == (600, 600, True)
@@ -227,10 +224,10 @@ def test_a_batch_that_kills_every_worker_ends_the_job(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Doomed(table_module.TableWorker):
-        def decide(self, fingerprint: str, inputs: Sequence[Any]) -> list[Any]:
-            if any("order 444," in str(given) for given in inputs):  # row 13
+        def decide(self, described: dict[str, Any], rows: Sequence[Any]) -> list[Any]:
+            if any("order 444," in str(row) for row in rows):  # row 13
                 os.kill(os.getpid(), signal.SIGKILL)
-            return super().decide(fingerprint, inputs)
+            return super().decide(described, rows)
 
     monkeypatch.setattr(table_module, "TableWorker", Doomed)
     rows = open_table(write_table(tmp_path / "in.csv", 64)).rows()
@@ -270,13 +267,13 @@ def test_an_interrupted_command_can_be_resumed_on_another_ray(
         text=True,
     )
     deadline = time.monotonic() + 300
-    while n_decided(output) < 50:
+    while len(stored_rows(output)) < 50:
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < deadline, "no rows were written"
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert (running.returncode, "interrupted; the rows decided so far" in said) == (130, True)
-    assert 50 <= n_decided(output) < 3000
+    assert 50 <= len(stored_rows(output)) < 3000
     assert cli.main(command) == 0  # on the cluster of the tests
     assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 from fake_decider import FakeDecider, work_in_actors
 from fake_ray import FakeRay
-from table_work import QUESTIONS
+from table_work import KIND, QUESTIONS, LearningDecider
 
 from eliza_ffi import __version__
-from eliza_ffi.decisions import Decision
-from eliza_ffi.errors import ContextFullError, ElizaError, InvalidArgumentError
-from eliza_ffi.ray import decider as decider_module
+from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.ray import table as table_module
 from eliza_ffi.ray.table import BATCH_ROWS, BATCHES_AHEAD, LOCAL, TableWorkers
-from eliza_ffi.tables import TableRow
+from eliza_ffi.tables import TableRow, open_table, run
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +35,7 @@ def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[FakeDecider]
         opened.append(FakeDecider(tmp_path / "model.gguf"))
         return opened[-1]
 
-    monkeypatch.setattr(decider_module, "open_worker_model", open_model)
+    monkeypatch.setattr(table_module, "open_worker_model", open_model)
     work_in_actors(monkeypatch)
     return opened
 
@@ -81,19 +79,42 @@ def test_a_restarted_worker_opens_the_model_again(
     models: list[FakeDecider], start: Start, tmp_path: Path
 ) -> None:
     """Ray creates the actor again, and calls only the method whose task was lost."""
-    settings = {"column": "body", "questions": QUESTIONS}
-    described = table_module.TableWorker(__version__, settings).open()
+    arguments: Any = (__version__, None, {}, ("body", QUESTIONS, {}, None))
+    described = table_module.TableWorker(*arguments).open()
     models.clear()
-    worker = table_module.TableWorker(__version__, settings)
-    outcomes = worker.decide(described, ["x", "too long"])
-    assert [type(each) for each in outcomes] == [Decision, ContextFullError]
-    worker.decide(described, ["x"])
+    worker = table_module.TableWorker(*arguments)
+    rows = [TableRow(i, "x.csv", {"body": text}) for i, text in enumerate(["x", "too long"])]
+    decided = worker.decide(described, rows)
+    assert [each.error for each in decided] == [None, "x.csv: it does not fit"]
+    worker.decide(described, rows)
     assert len(models) == 1
     with pytest.raises(ElizaError, match=r"has eliza-ffi .*, and the machine .* has 0\.0\.0: "):
-        table_module.TableWorker("0.0.0", settings).open()
-    other = described.replace("1-abc", "1-abd")
+        table_module.TableWorker("0.0.0", *arguments[1:]).open()
+    other = {**described, "model": "another"}
     with pytest.raises(ElizaError, match="differs from the model of the other nodes"):
-        table_module.TableWorker(__version__, {**settings, "model": None}).decide(other, ["x"])
+        table_module.TableWorker(*arguments).decide(other, rows)
+
+
+def test_rows_of_workers_teach_as_those_of_one_machine(
+    models: list[FakeDecider], start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def made(model: Any, *settings: Any) -> LearningDecider:
+        asked.append(settings[-1])
+        return LearningDecider(described={"model": "none", "learn": [0]})
+
+    monkeypatch.setattr(table_module, "RowDecider", made)
+    table = tmp_path / "in.csv"
+    table.write_text("body\n" + "".join(f"text {i}\n" for i in range(300)))
+    _, workers = start(2, learn=True)
+    workers.questions = (KIND,)
+    with workers:
+        result = run(open_table(table), workers, tmp_path / "ray.jsonl")
+    assert asked == [True, True]
+    assert result.learned["kind"].is_accepted
+    run(open_table(table), LearningDecider(), tmp_path / "here.jsonl")
+    assert (tmp_path / "ray.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
 
 
 def test_workers_reserve_cpus_and_gpus_of_the_cluster(
@@ -108,7 +129,7 @@ def test_workers_reserve_cpus_and_gpus_of_the_cluster(
     ):
         ray, workers = start(n_workers, FakeRay(CLUSTER), model_options=options)
         with workers:
-            assert json.loads(workers.described)["model"] == "1-abc"
+            assert workers.described["model"] == "none"
         found = [(each["num_cpus"], each["num_gpus"]) for each in ray.asked_for]
         assert found == [asked] * n_workers
 
@@ -132,12 +153,43 @@ def test_an_unreachable_address_is_an_error(address: str, monkeypatch: pytest.Mo
         TableWorkers(address, 1, "body", QUESTIONS, {}).__enter__()
 
 
-def test_waiting_for_workers_is_reported_once(models: list[FakeDecider], start: Start) -> None:
+def test_waiting_for_workers_is_reported_once(
+    models: list[FakeDecider], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reports: list[tuple[int, int]] = []
-    with start(3, waiting=lambda *counts: reports.append(counts))[1] as workers:
+    reported = threading.Event()
+
+    def waiting(*counts: int) -> None:
+        reports.append((counts[0], counts[1]))
+        reported.set()
+
+    class SlowWorker(table_module.TableWorker):
+        def open(self) -> dict[str, Any]:
+            assert reported.wait(60)
+            return super().open()
+
+    monkeypatch.setattr(table_module, "TableWorker", SlowWorker)
+    monkeypatch.setattr(table_module, "TIMEOUT_SECONDS", 0.01)
+    with start(3, waiting=waiting)[1] as workers:
         rows = (TableRow(i, f"row {i}", {"body": f"text {i}"}) for i in range(1, 400))
         assert [each.row.number for each in workers.decide_rows(rows)] == list(range(1, 400))
     assert reports == [(0, 3)]
+
+
+def test_the_error_of_a_worker_ends_the_job(
+    models: list[FakeDecider], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BrokenWorker(table_module.TableWorker):
+        def decide(self, described: dict[str, Any], rows: Any) -> Any:
+            if rows[0].number > 128:
+                raise OSError("gone")
+            return super().decide(described, rows)
+
+    monkeypatch.setattr(table_module, "TableWorker", BrokenWorker)
+    rows = (TableRow(i, f"row {i}", {"body": f"text {i}"}) for i in itertools.count(1))
+    with start(2)[1] as workers, pytest.raises(OSError, match="gone"):
+        for n, decided in enumerate(workers.decide_rows(rows), 1):
+            assert decided.row.number == n <= 128
 
 
 def test_the_number_of_workers_must_be_positive(start: Start) -> None:

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from bench.together.llama_server import asked, find_llama_server, serving
 from eliza_ffi import CacheOptions
 from eliza_ffi.decisions import Choice
-from eliza_ffi.decisions.scoring import Rule, log_softmax
+from eliza_ffi.decisions.probabilities import log_softmax
+from eliza_ffi.evidence.scoring import ScoringRule
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -322,8 +323,8 @@ def test_label_probabilities_match(exact: Pair, labels: list[str], prompt: str) 
     assert [ranked[label] for label in labels] == pytest.approx(expected, abs=exact.tolerance)
 
 
-@pytest.mark.parametrize("rule", ["constrained", "full"])
-def test_decisions_match(exact: Pair, rule: Rule) -> None:
+@pytest.mark.parametrize("scoring", ["constrained", "full"])
+def test_decisions_match(exact: Pair, scoring: ScoringRule) -> None:
     """Compute the scores of a decision's options from llama-server's log-probabilities."""
     given = "I was charged twice for my parcel and nobody answers the phone."
     options = ["billing", "technical support", "sales", "sales of spare parts"]
@@ -334,7 +335,7 @@ def test_decisions_match(exact: Pair, rule: Rule) -> None:
 
     prompt = exact.model.prompt_tokens(written(given, None))
     labels = [exact.label_tokens(label) for label in options]
-    if rule == "constrained":
+    if scoring == "constrained":
         scores = label_logprobs(
             labels, lambda prefix: exact.logprobs([*prompt, *prefix]).astype(np.float32)
         )
@@ -346,7 +347,9 @@ def test_decisions_match(exact: Pair, rule: Rule) -> None:
             ]
         )
     expected = np.exp(log_softmax(scores))
-    answer = exact.model.decide(given, question, prompt=written, scoring=rule, orders=1, **F32)["0"]
+    answer = exact.model.decide(given, question, prompt=written, scoring=scoring, orders=1, **F32)[
+        "0"
+    ]
     assert answer.distribution == pytest.approx(expected, abs=exact.tolerance)
 
 

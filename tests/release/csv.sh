@@ -19,7 +19,7 @@ id,body,team
 4,The app crashes when I open my photos.,bugs
 CSV
 eliza-ffi decide messages.csv --column body --ask "Which team should read this?" \
-    --choice billing --choice delivery --choice login --choice bugs --name team --keep id --output teams.csv
+    --option billing --option delivery --option login --option bugs --name team --keep id --output teams.csv
 cat > questions.json << 'JSON'
 {"team": {"type": "choice", "instructions": "Which team should read this?",
           "choices": ["billing", "delivery", "login", "bugs"]}}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import subprocess
 import sys
 
@@ -15,10 +12,7 @@ from eliza_ffi.library.loading import Library
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        sys.platform != "linux" or shutil.which(os.environ.get("CC", "cc")) is None,
-        reason="needs Linux and a C compiler",
-    ),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux"),
 ]
 
 
@@ -27,12 +21,6 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
-
-
-def test_a_failing_call_leaves_the_old_or_the_new_slot_file(library: Library) -> None:
-    report = run("check_faults.py", "--only", "save", "--sample", "5").stderr
-    for kind in ("allocation", "write", "sync", "rename"):
-        assert re.search(rf"^save, {kind}: .*\d refused", report, re.MULTILINE)
 
 
 def test_hostile_input_is_rejected_in_time(library: Library) -> None:

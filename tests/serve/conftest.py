@@ -9,11 +9,13 @@ import pytest
 from served import KEYS, ORIGIN, Served, served
 
 from eliza_ffi import AsyncModel, Model
+from eliza_ffi.chat import ChatTemplate, ChatTokenizer
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.serve import read_settings
 from eliza_ffi.library.loading import Library
 from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.server import check_model
+from eliza_ffi.serve.settings import ServeSettings
 
 
 @pytest.fixture
@@ -50,7 +52,21 @@ def app_of(tiny_model: Model) -> Callable[..., Any]:
 
     def make(*options: str) -> Any:
         settings = read_settings(build_parser().parse_args(["serve", *options]))
-        assert check_model(tiny_model, settings)
+        check_model(tiny_model, settings)
         return make_app(AsyncModel.of(tiny_model), settings)
+
+    return make
+
+
+@pytest.fixture
+def app_with(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return a function that returns an application whose model has another chat template."""
+
+    def make(template: ChatTemplate) -> Any:
+        session = tiny_model.session
+        chat = ChatTokenizer(template, session.tokenize, session.detokenize)
+        monkeypatch.setattr(session, "_chat", chat)
+        monkeypatch.setattr(session, "_call_formats", {})
+        return make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
 
     return make

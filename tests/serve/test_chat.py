@@ -130,8 +130,10 @@ def test_an_exact_choice_has_probabilities(client: Any, create: Any, tiny_model:
 
 
 def test_a_choice_longer_than_the_limit_is_an_error(server: Served) -> None:
-    error = refused(server, 422, guided_choice=["I do not know at all"], max_tokens=2)
+    label = "I do not know at all"
+    error = refused(server, 422, guided_choice=[label], max_tokens=2)
     assert error["code"] == "incomplete_answer" and error["param"] == "max_tokens"
+    assert error["partial_text"] == label and error["usage"]["completion_tokens"] > 2
 
 
 def test_a_choice_is_sampled_at_a_temperature(create: Any) -> None:

@@ -170,6 +170,28 @@ def test_offsets_of_an_echo_count_characters(server: Served) -> None:
         assert offsets["n"] == 1
 
 
+@pytest.mark.parametrize("max_tokens", [0, 4])
+@pytest.mark.parametrize("as_tokens", [False, True])
+def test_offsets_of_an_echo_count_control_tokens_that_the_text_spells(
+    server: Served, tiny_model: Model, max_tokens: int, as_tokens: bool
+) -> None:
+    text = "<|im_start|>user\nÜ hi<|im_end|>\n<|im_start|>assistant\n"
+    tokens = tiny_model.tokenize(text, parse_special=True)
+    body = {"prompt": tokens if as_tokens else text, "max_tokens": max_tokens}
+    body = {**body, "echo": True, "logprobs": 0, "temperature": 0}
+    answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
+    (choice,) = answer.json()["choices"]
+    found = choice["logprobs"]
+    assert choice["text"].startswith(text)
+    pairs = list(zip(found["tokens"], found["text_offset"], strict=True))
+    spelled = [(token, at) for token, at in pairs if token.startswith("<|im_")]
+    assert [token for token, _ in spelled[:3]] == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
+    for token, at in pairs:
+        if not token.startswith(("bytes:", "<|startoftext|>")) and at < len(text):
+            assert choice["text"].startswith(token, at)
+    assert max(at for _, at in pairs) <= len(choice["text"])
+
+
 def test_tokens_with_the_same_text_keep_their_log_probabilities() -> None:
     """A letter, and the token for its byte."""
     letter, byte = (TokenLogprob(token, "a", -token / 10, (), b"a") for token in (5, 7))

@@ -10,21 +10,24 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import httpx
 import pytest
 import yaml
 from checkout import ROOT
-from served import DECISIONS, Served, decisions_body
+from served import DECISIONS, Served, ask, decisions_body
 
 from eliza_ffi.cli.main import build_parser
+from eliza_ffi.cli.serve import EPILOG
 from eliza_ffi.serve import request_body
 from eliza_ffi.serve import server as serving
 from eliza_ffi.serve.app import ENDPOINTS
 from eliza_ffi.serve.decisions import Extra
 from eliza_ffi.serve.endpoint import Endpoint
+from eliza_ffi.serve.openapi import PAGES
 from eliza_ffi.serve.responses import ResponseRequest, TextConfig
 from eliza_ffi.serve.settings import ServeSettings
 
@@ -32,7 +35,8 @@ pytestmark = pytest.mark.slow
 
 TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 PROGRAMS = [each for each in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "8080" in each]
-(CURLS,) = (each for each in re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL) if "curl" in each)
+CONSOLE = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+(CURLS,) = (each for each in CONSOLE if "curl" in each and "/v1/rerank" not in each)
 
 
 @pytest.mark.parametrize("command", re.findall(r"^\$ (.*?)(?=^\$ |\Z)", CURLS, re.DOTALL | re.M))
@@ -88,13 +92,13 @@ def test_the_limits_match_the_code() -> None:
     section = TEXT.partition("## Limits")[2].partition("\n## ")[0]
     defaults = ServeSettings("tiny")
     for limit in (
-        f"{request_body.MAX_BODY // 2**20} MiB",
+        f"{defaults.max_body // 2**20} MiB",
         f"{request_body.MAX_DEPTH} levels",
         f"| {defaults.n_waiting} |",
         f"| {defaults.deadline:g} s |",
         f"request's head | {serving.HEAD_SECONDS:g} s |",
         f"read an answer | {serving.WRITE_SECONDS:g} s |",
-        f"| {serving.MOST_CONNECTIONS:,}",
+        f"| {serving.MAX_CONNECTIONS:,}",
         f"| {serving.IDLE_SECONDS} s |",
     ):
         assert limit in section, limit
@@ -112,6 +116,15 @@ def test_the_page_names_only_existing_options() -> None:
     for option in set(re.findall(r"--[a-z][a-z-]+", own)):
         assert option in help_of_all, option
     assert build_parser().parse_args(["serve"]).port == 8080
+
+
+def test_help_and_the_page_list_all_endpoints() -> None:
+    listed = re.sub(r"\s+", " ", EPILOG).partition(". After")[0]
+    table = TEXT.partition("\n## ")[0]
+    paths = {*PAGES, *(each.path for each in ENDPOINTS)}
+    paths = {path.replace("{name}", "NAME") for path in paths}
+    assert set(re.findall(r"/[\w/.]*", listed)) == paths
+    assert set(re.findall(r"(/[\w/.]*)`", table)) == paths
 
 
 # ---- deploy/ ------------------------------------------------------------------------------------
@@ -142,13 +155,19 @@ def expressions() -> Iterator[str]:
 
 
 @pytest.fixture
-def labels(server: Served) -> dict[str, set[str]]:
+def labels(tmp_path: Path, app_of: Callable[..., Any]) -> dict[str, set[str]]:
     """Return the labels of every metric of a server that has answered and rejected a request."""
-    for body in (decisions_body(), {}):
-        server.client().post(DECISIONS, json=body)
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps(decisions_body()["questions"]), encoding="utf-8")
+    bodies = decisions_body(), {}, {"model": "set", "input": "The book is old."}
+    app = app_of("--questions", str(path))
+    *_, metrics = ask(
+        app, *(("POST", DECISIONS, each) for each in bodies), ("GET", "/metrics", None)
+    )
     found: dict[str, set[str]] = {}
-    for series in server.figures():
-        found.setdefault(series.partition("{")[0], set()).update(re.findall(r'(\w+)="', series))
+    for series in metrics.text.splitlines():
+        name = re.split(r"[{ ]", series, maxsplit=1)[0]
+        found.setdefault(name, set()).update(re.findall(r'(\w+)="', series))
     return found
 
 

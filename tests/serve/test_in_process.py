@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from real_templates import real_templates
 from served import DECISIONS, ask, decisions_body, events_of, joined
 
 from eliza_ffi import AsyncModel, Model, cli
-from eliza_ffi.chat import ChatTemplate, ChatTokenizer
+from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.thinking import ThinkingFormat, WrittenReasoning
 from eliza_ffi.errors import (
     BusyError,
@@ -39,6 +40,7 @@ from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.settings import ServeSettings
 from eliza_ffi.session import thinking
 from eliza_ffi.session.runs import text_run
+from eliza_ffi.structured.guidance import Guidance
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +52,7 @@ class FailingModel:
 
     def __init__(self, error: Exception) -> None:
         self.session = SimpleNamespace(
-            decisions_at_once=lambda _: 1, at_once=lambda _: 1, describe=dict
+            kind="decoder", decisions_at_once=lambda _: 1, at_once=lambda _: 1, describe=dict
         )
         self._error = error
 
@@ -265,7 +267,10 @@ def test_the_command_serves_until_a_signal(
         end = time.monotonic() + 60
         while time.monotonic() < end:  # when the server answers, its signal handler is installed
             with suppress(httpx.HTTPError):
-                answers.append(httpx.get(f"http://127.0.0.1:{port}/health"))
+                health = httpx.get(f"http://127.0.0.1:{port}/health")
+                if health.status_code == 503:  # the model is being loaded
+                    continue
+                answers.append(health)
                 answers.append(
                     httpx.post(f"http://127.0.0.1:{port}{DECISIONS}", json=decisions_body())
                 )
@@ -279,20 +284,6 @@ def test_the_command_serves_until_a_signal(
     assert [each.status_code for each in answers] == [200, 200]
     assert answers[1].json()["model"] == "named"
     assert f"named is served at http://127.0.0.1:{port}/" in capsys.readouterr().out
-
-
-@pytest.fixture
-def app_with(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Return a function that returns an application whose model has another chat template."""
-
-    def make(template: ChatTemplate) -> Any:
-        session = tiny_model.session
-        chat = ChatTokenizer(template, session.tokenize, session.detokenize)
-        monkeypatch.setattr(session, "_chat", chat)
-        monkeypatch.setattr(session, "_call_formats", {})
-        return make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
-
-    return make
 
 
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
@@ -339,3 +330,61 @@ def test_messages_that_the_template_rejects_are_named(app_with: Callable[..., An
         assert answer.status_code == 400, answer.text
         error = answer.json()["error"]
         assert error["param"] == param and "roles must alternate" in error["message"]
+
+
+def test_requests_are_answered_while_a_schema_is_compiled(
+    app_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    compiled = Guidance._compiled
+
+    def slow(self: Guidance, kind: str, grammar: str, *more: Any) -> Any:
+        if "slow" in grammar:
+            begun.set()
+            assert go_on.wait(60)
+        return compiled(self, kind, grammar, *more)
+
+    monkeypatch.setattr(Guidance, "_compiled", slow)
+    chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4}
+
+    async def ask_both() -> None:
+        transport = httpx.ASGITransport(app=app_of())
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+
+            def post(**more: Any) -> Any:
+                return client.post("/v1/chat/completions", json={**chat, **more}, timeout=60)
+
+            slow = asyncio.ensure_future(post(guided_json={"const": "slow"}))
+            try:
+                assert await asyncio.to_thread(begun.wait, 60)
+                assert (await client.get("/health")).status_code == 200
+                assert (await post()).status_code == 200
+                assert (await post(guided_json={"const": 1})).status_code == 200
+                assert not slow.done()
+            finally:
+                go_on.set()
+            assert (await slow).json()["choices"][0]["message"]["content"] == '"slow"'
+
+    asyncio.run(ask_both())
+
+
+def test_a_chat_is_answered_before_a_choice_among_thousands_of_labels(
+    app_of: Callable[..., Any],
+) -> None:
+    labels = [f"label {i * 7919 % 5003} of {i}" for i in range(5000)]
+    chat = {"messages": [{"role": "user", "content": "x"}]}
+
+    async def ask_both() -> None:
+        transport = httpx.ASGITransport(app=app_of())
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+
+            def post(**more: Any) -> Any:
+                return client.post("/v1/chat/completions", json={**chat, **more}, timeout=300)
+
+            choice = asyncio.ensure_future(post(guided_choice=labels))
+            await asyncio.sleep(0.05)
+            assert (await post(max_tokens=1)).status_code == 200
+            assert not choice.done()
+            assert (await choice).json()["choices"][0]["message"]["content"] in labels
+
+    asyncio.run(ask_both())

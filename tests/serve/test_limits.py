@@ -17,6 +17,7 @@ from served import DECISIONS, SYSTEMONE, Served, decisions_body, rejected
 
 from eliza_ffi.serve.http_error import HTTPError
 from eliza_ffi.serve.request_body import _decompressed
+from eliza_ffi.serve.settings import ServeSettings
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -36,7 +37,7 @@ def nested(depth: int) -> Any:
 
 
 def test_a_body_has_at_most_one_mebibyte(server: Served) -> None:
-    fits = json.dumps(decisions_body("")).encode()
+    fits = json.dumps(decisions_body("a")).encode()
     fits += b" " * (2**20 - len(fits))
     assert httpx.post(server.url + DECISIONS, content=fits).status_code == 200
     for content in (fits + b" ", iter([b" " * 2**16] * 17)):  # the second one is chunked
@@ -94,7 +95,7 @@ def test_bodies_may_be_compressed_and_their_limit_counts_decompressed_bytes(
     server: Served, coding: str
 ) -> None:
     compress = COMPRESS[coding]
-    fits = json.dumps(decisions_body("")).encode()
+    fits = json.dumps(decisions_body("a")).encode()
     fits += b" " * (2**20 - len(fits))
     assert send_compressed(server, compress(fits), coding).status_code == 200
     for too_long in (fits + b" ", fits + b" " * 2**26):
@@ -116,7 +117,7 @@ def test_a_bomb_is_not_decompressed_as_a_whole() -> None:
     for coding, bomb in bodies.items():
         tracemalloc.start()
         with pytest.raises(HTTPError) as caught:
-            _decompressed(bomb, coding)
+            _decompressed(bomb, coding, ServeSettings.max_body)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert caught.value.status == 413 and peak < 2**23, coding

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -21,6 +22,9 @@ from eliza_ffi.decisions import Choice, Predicate, question_to
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 mcp = pytest.importorskip("mcp", reason="the package mcp is not installed")
+from eliza_ffi.serve.admission import Admission  # noqa: E402
+from eliza_ffi.serve.mcp import make_mcp_app  # noqa: E402
+from eliza_ffi.serve.settings import ServeSettings  # noqa: E402
 
 TEAM = Choice("Which team should read this?", ["billing", "support"], "team")
 URGENT = Predicate("The writer needs an answer today.", "urgent")
@@ -150,3 +154,113 @@ def test_http_needs_the_key_and_the_servers_own_origin(url: str) -> None:
     assert httpx.post(url, json=body, headers=headers).status_code == 401
     headers |= {"authorization": "Bearer secret", "origin": "https://example.org"}
     assert httpx.post(url, json=body, headers=headers).status_code == 403
+
+
+# ---- Limits over HTTP ---------------------------------------------------------------------------
+
+ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+KEY = {"authorization": "Bearer secret"}
+
+
+def call_of(tool: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+DECIDE = call_of("decide", input=INPUT, questions=[question_to(URGENT)])
+
+
+def test_the_path_with_a_slash_is_served_and_not_redirected(url: str) -> None:
+    for address in (url, f"{url}/"):
+        answer = httpx.post(address, json=DECIDE, headers={**ACCEPT, **KEY}, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert "probability" in answer.json()["result"]["structuredContent"]["answers"][0]
+
+
+def test_health_needs_no_key_and_metrics_count_calls(url: str) -> None:
+    base = url.removesuffix("/mcp")
+    for path in ("/health", "/healthz", "/readyz", "/livez"):
+        assert httpx.get(base + path).json() == {"status": "ok"}
+    assert httpx.get(f"{base}/metrics").status_code == 401
+
+    def figures() -> dict[str, float]:
+        text = httpx.get(f"{base}/metrics", headers=KEY).text
+        lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in lines}
+
+    before = figures()
+    httpx.post(url, json=DECIDE, headers={**ACCEPT, **KEY}, timeout=60)
+    after = figures()
+    for name in (
+        'eliza_requests_total{code="200",endpoint="/mcp"}',
+        'eliza_questions_total{type="predicate"}',
+    ):
+        assert after[name] == before.get(name, 0) + 1
+
+
+class SlowModel:
+    """A model whose decisions last until they are cancelled."""
+
+    def __init__(self) -> None:
+        self.session = SimpleNamespace(
+            decisions_at_once=lambda _: 1, at_once=lambda _: 1, describe=dict, kind="decoder"
+        )
+        self.begun, self.n_cancelled = asyncio.Semaphore(0), 0
+
+    async def decide(self, *_: Any, **__: Any) -> Any:
+        self.begun.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.n_cancelled += 1
+
+
+async def post_until(app: Any, body: Any, leaves: asyncio.Event) -> None:
+    """Send a call, and disconnect when `leaves` is set."""
+    sent = [json.dumps(body).encode()]
+
+    async def receive() -> Any:
+        if sent:
+            return {"type": "http.request", "body": sent.pop(), "more_body": False}
+        await leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        pass
+
+    headers = {**ACCEPT, "host": "localhost"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+    await app(scope, receive, send)
+
+
+def test_work_ends_when_the_client_leaves_and_the_queue_is_limited(library: Library) -> None:
+    async def scene() -> None:
+        model: Any = SlowModel()
+        settings = ServeSettings("tiny", n_waiting=0)
+        admission = Admission(2, 0)
+        app: Any = make_mcp_app(model, settings, admission)
+        starlette = app._app
+        async with starlette.router.lifespan_context(starlette):
+            leaves = asyncio.Event()
+            calls = [asyncio.create_task(post_until(app, DECIDE, leaves)) for _ in range(2)]
+            for _ in calls:
+                await model.begun.acquire()
+            assert admission.n_running == 2
+            full = await answer_to(app, DECIDE)
+            assert "the queue is full" in full["result"]["content"][0]["text"]
+            leaves.set()
+            await asyncio.gather(*calls)
+            assert model.n_cancelled == 2 and admission.is_empty
+
+    async def answer_to(app: Any, body: Any) -> Any:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return (await client.post("/mcp", json=body, headers=ACCEPT)).json()
+
+    asyncio.run(scene())

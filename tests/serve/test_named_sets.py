@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from served import DECISIONS, SYSTEMONE, ask, served
+from prometheus_client.parser import text_string_to_metric_families
+from served import DECISIONS, SYSTEMONE, ask, rejected, served
 
 from eliza_ffi import Model, cli
-from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate
-from eliza_ffi.decisions.learning.input_prior import fit_input_prior
+from eliza_ffi.decisions import Choice, Predicate
+from eliza_ffi.evidence import Calibration
+from eliza_ffi.learning import calibrate
+from eliza_ffi.learning.input_prior import fit_input_prior
 from eliza_ffi.library.loading import Library
+
+BATCH = "/v1/decisions/batch"
 
 TEAM = Choice("Which team?", {"billing": "payments", "technical": "the product"}, name="team")
 BILLING = ["I was charged twice", "Refund my money", "The invoice is wrong", "My card was declined"]
@@ -67,7 +73,8 @@ def test_a_calibrated_set_is_answered_by_its_name(
     found = {each["value"]: each["probability"] for each in answer["probabilities"]}
     assert found == pytest.approx(dict(expected.options), abs=1e-2)
     assert answer["certified"] == expected.certified
-    assert answer["set"] == list(expected.set)
+    assert answer["unfamiliar"] == expected.unfamiliar and expected.unfamiliar in (False, True)
+    assert answer["prediction_set"] == list(expected.prediction_set)
     same = post(app, SYSTEMONE, {"model": "tickets", "state": text}).json()
     assert same["calibrated"] is True
     assert same["answers"]["team"]["probabilities"] == pytest.approx(found, abs=1e-2)
@@ -87,9 +94,9 @@ def test_a_set_can_have_a_prior_of_inputs(
     path, text = folder / "hurried.prior.json", "Call me now!"
     urgent = Predicate(OTHERS["urgent"]["instructions"], name="urgent")
     fit_input_prior(tiny_model, [urgent], [text for text, _ in EXAMPLES], {}).save(path)
-    expected = tiny_model.decide(text, urgent, prior=path)["urgent"].probability
+    expected = tiny_model.decide(text, urgent, calibration=path)["urgent"].probability
     assert expected > tiny_model.decide(text, urgent)["urgent"].probability + 0.1
-    app = app_of("--prior", str(path), "--prior", "none")
+    app = app_of("--calibration", str(path), "--prior", "none")
     response = post(app, DECISIONS, {"model": "hurried", "input": text}).json()
     assert response["answers"][0]["probability"] == pytest.approx(expected, abs=1e-2)
     assert response["calibrated"] is False
@@ -132,7 +139,6 @@ TICKETS = {"model": "tickets", "input": "x"}
         (DECISIONS, {"model": "nothing", "input": "x"}, 400, MISSING),
         (SYSTEMONE, {"state": "x"}, 422, MISSING),
         (DECISIONS, {**TICKETS, "questions": [OTHERS["urgent"]]}, 400, "'tickets' has its own"),
-        (DECISIONS, {**TICKETS, "questions": None}, 400, "expected a list of questions"),
     ],
 )
 def test_wrong_requests_are_named(
@@ -180,10 +186,8 @@ def test_wrong_files_are_named_at_the_start(
         (("--questions", others, "--abstain", "risk"), "requires a --calibration for the set"),
         (("--calibration", tickets, "--alias", "tickets"), "has the model's name 'tickets'"),
         (("--calibration", others), "not a usable calibration"),
-        (("--prior", others), "not a usable calibration"),
-        (("--calibration", tickets, "--prior", tickets), "has a --calibration and a --prior"),
-        (("--prior", "inputs"), "--prior inputs needs a table"),
-        (("--prior", "none", "--prior", "options"), "--prior is given twice for all questions"),
+        (("--prior", others), "pass a file as --calibration"),
+        (("--prior", "inputs"), "--prior inputs is not supported here"),
         (("--min-probability", "0.5"), "--abstain and --min-probability require --questions"),
         (("--questions", of(".json")), "the name of a set is that of its file"),
         (("--questions", of("many.json")), "'many': many: 300 options, expected at most 255"),
@@ -215,24 +219,34 @@ def test_a_calibration_has_its_questions(folder: Path) -> None:
     assert not isinstance(calibration.asked[0], Predicate)
 
 
-def test_metrics_compare_recent_answers_with_the_fitted_ones(app: Any) -> None:
-    for text in BILLING:
-        post(app, DECISIONS, {"model": "tickets", "input": text})
-    lines = get(app, "/metrics").text.splitlines()
-    found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("eliza_answer"))
-    of_set = 'question="team",set="tickets"'
-
-    def value(name: str, *more: str) -> float:
-        labels = sorted([*of_set.split(","), *more])
-        return float(found[f"eliza_answer_{name}{{{','.join(labels)}}}"])
-
-    assert 0 <= value("drift") <= 1 and 0 < value("drift_by_chance") < 1
-    assert value("abstained") == 0
-    for of in ("fitted", "recent"):
-        shares = [value("share", f'of="{of}"', f'answer="{a}"') for a in ("billing", "technical")]
-        assert sum(shares) == pytest.approx(1, abs=1e-3)
-        assert 0.5 <= value("probability", f'of="{of}"') <= 1
-    assert not any("others" in name for name in found)
+def test_metrics_count_the_answers_of_sets(app: Any) -> None:
+    expected: Counter[tuple[str, ...]] = Counter()
+    n_marked = 0
+    for text in (*BILLING, *TECHNICAL, "4711 % § 0815"):
+        (answer,) = post(app, DECISIONS, {"model": "tickets", "input": text}).json()["answers"]
+        expected["tickets", "team", answer["choice"]] += 1
+        n_marked += answer["unfamiliar"]
+        (answer,) = post(app, DECISIONS, {"model": "others", "input": text}).json()["answers"]
+        expected["others", "urgent", json.dumps(answer["probability"] >= 0.5)] += 1
+    own = {"type": "predicate", "instructions": "It rains.", "name": "rain"}
+    post(app, DECISIONS, {"input": "It is wet.", "questions": [own]})
+    families = {
+        each.name: each for each in text_string_to_metric_families(get(app, "/metrics").text)
+    }
+    found = {
+        tuple(sample.labels[name] for name in ("set", "question", "answer")): sample.value
+        for sample in families["eliza_answers"].samples
+        if sample.name.endswith("_total")
+    }
+    assert found == expected
+    abstained = families["eliza_abstentions"].samples
+    assert {each.value for each in abstained if each.name.endswith("_total")} == {0}
+    (marked,) = (
+        each.value
+        for each in families["eliza_unfamiliar_inputs"].samples
+        if each.name.endswith("_total") and each.labels["set"] == "tickets"
+    )
+    assert marked == n_marked
 
 
 def test_a_share_of_the_decisions_thinks(folder: Path, app_of: Callable[..., Any]) -> None:
@@ -243,3 +257,21 @@ def test_a_share_of_the_decisions_thinks(folder: Path, app_of: Callable[..., Any
         answers = [post(app, DECISIONS, {"model": name, "input": "hi"}) for _ in range(6)]
         assert all(each.status_code == 200 for each in answers)
         assert sum("reasoning" in each.json() for each in answers) == n_thought
+
+
+@pytest.mark.parametrize("questions", [None, []])
+@pytest.mark.parametrize("path", [DECISIONS, BATCH, SYSTEMONE])
+def test_no_questions_are_the_same_as_left_out_questions(
+    app: Any, path: str, questions: Any
+) -> None:
+    field = {DECISIONS: "input", BATCH: "inputs", SYSTEMONE: "state"}[path]
+    body = {field: ["a"] if path == BATCH else "a", "questions": questions}
+    answer = post(app, path, {"model": "others", **body})
+    assert answer.status_code == 200, answer.text
+    error = rejected(post(app, path, body))
+    assert error["param"] == "questions" and "'others', 'tickets'" in error["message"]
+
+
+def test_empty_questions_of_systemone_are_left_out_questions(app: Any) -> None:
+    answer = post(app, SYSTEMONE, {"model": "others", "state": "a", "questions": {}})
+    assert answer.status_code == 200, answer.text

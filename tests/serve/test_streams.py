@@ -181,6 +181,12 @@ def test_an_incomplete_answer_names_the_field_that_ended_it(
     for error in (plain.json()["error"], last.get("error", last)):
         assert error["code"] == "incomplete_answer" and error["param"] == field
         assert "on_limit" not in error["message"] and "n_ctx" not in error["message"]
+        assert error["usage"]["prompt_tokens"] > 0
+        n_tokens = error["usage"]["completion_tokens"]
+        assert f"after {n_tokens} tokens" in error["message"]
+        assert bool(error["partial_text"]) == (field != "stop")
+        retry = "with the same seed" if "seed" in change else "at temperature 0"
+        assert f"; {retry}, the same request usually gives the same answer" in error["message"]
     if path == RESPONSES:
         assert "event: error\n" in stream.text
         assert last["sequence_number"] == len(events_of(stream.text)) - 1

@@ -44,9 +44,9 @@ class Requests:
         self.end = asyncio.Event()
 
     async def run(self, name: str) -> None:
-        async with self.admission.place() as waited:
+        async with self.admission.place() as place:
             self.begun.append(name)
-            assert waited >= 0
+            assert place.waited >= 0
             await self.end.wait()
 
     async def start(self, names: str) -> dict[str, asyncio.Task[None]]:

@@ -110,7 +110,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     BATCH: [
         ({"inputs": []}, "inputs: expected 1 or more items, got 0"),
         ({"inputs": ["a"] * 1001}, "inputs: expected at most 1000 items"),
-        ({"inputs": ["a", 1]}, "inputs[1]: expected a string or an array"),
         ({"input": "a"}, "input: this field is not supported; did you mean inputs?"),
         ({"questions": [choice("one")]}, "questions[0].choices: expected 2 or more items, got 1"),
     ],
@@ -163,7 +162,9 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     RESPONSES: [
         ({"previous_response_id": "resp_1"}, "expected null, got 'resp_1'"),
         ({"conversation": "c"}, f"conversation: {NOT_SUPPORTED}"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type: expected function"),
+        ({"tools": [{"name": "f"}]}, "tools[0].type: this field is missing"),
+        ({"tools": [{"type": "namespace", "name": "n"}]}, "tools[0].tools: this field is missing"),
+        ({"tool_choice": "required", "tools": [{"type": "web_search"}]}, "'required' needs tools"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "[0]: expected the item itself"),
         ({"input": [said([IMAGE])]}, "input[0].content[0].type: expected input_text"),
         ({"tool_choice": "required"}, "'required' needs tools"),

@@ -21,8 +21,8 @@ from eliza_ffi.library.protocol import SpanResult
 from eliza_ffi.session.filling import Filling
 from eliza_ffi.session.requests import Fillable, FillRequest, GenerationRequest
 from eliza_ffi.session.run import Run
+from eliza_ffi.structured import Skeleton, SkeletonSpan, SpanSamplerPlan
 from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
-from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
 
 
 class FillingBinding(RecordingBinding):

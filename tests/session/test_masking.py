@@ -72,7 +72,7 @@ class Script:
 def test_masks_limit_the_tokens_and_forced_tokens_need_no_pass(tiny_model: Model) -> None:
     forced = [[token] for token in tiny_model.tokenize("yes and no and maybe")]
     masks = Script([[100, 101], *forced, [100, 101]])
-    result = tiny_model.generate("Hello", shape=masks, max_tokens=0)
+    result = tiny_model.generate("Hello", schema=masks, max_tokens=0)
     assert list(result.tokens) == masks.accepted
     assert result.text.find("yes and no and maybe") > 0
     assert result.finish_reason == "end"
@@ -85,8 +85,8 @@ def test_masks_limit_the_tokens_and_forced_tokens_need_no_pass(tiny_model: Model
 
 def test_reporting_forced_tokens_does_not_change_the_result(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [41], [5, 6], [42], [60, 61, 62]]
-    forcing = tiny_model.generate("Hello", shape=Script(legal), temperature=0.0)
-    masked = tiny_model.generate("Hello", shape=Script(legal, forces=False), temperature=0.0)
+    forcing = tiny_model.generate("Hello", schema=Script(legal), temperature=0.0)
+    masked = tiny_model.generate("Hello", schema=Script(legal, forces=False), temperature=0.0)
     assert forcing.tokens == masked.tokens
 
 
@@ -95,13 +95,13 @@ def test_greedy_takes_the_most_probable_allowed_token(tiny_model: Model) -> None
     assert plain.logprobs is not None
     ranked = [each.token for each in plain.logprobs[0].top]
     for allowed in (ranked[3:9], ranked[500:510], ranked[:1] + ranked[-5:]):
-        result = tiny_model.generate("Hello", shape=Script([sorted(allowed)]))
+        result = tiny_model.generate("Hello", schema=Script([sorted(allowed)]))
         assert result.tokens == (allowed[0],)
 
 
 def test_slow_masks_are_computed_on_another_thread_during_the_pass(tiny_model: Model) -> None:
     masks = Script([[5, 6]] * 4, on_mask=lambda: time.sleep(0.002))
-    tiny_model.generate("Hello", shape=masks)
+    tiny_model.generate("Hello", schema=masks)
     # The first mask is computed on this thread, because its duration is not known yet.
     assert len(masks.threads) == 2
     assert threading.get_ident() in masks.threads
@@ -110,13 +110,15 @@ def test_slow_masks_are_computed_on_another_thread_during_the_pass(tiny_model: M
 
 def test_max_tokens_and_stop_strings_end_masked_text(tiny_model: Model) -> None:
     letters = [tiny_model.tokenize(letter)[0] for letter in "abcd"]
-    cut = tiny_model.generate("Hello", 2, shape=Script([[letter] for letter in letters]))
+    cut = tiny_model.generate("Hello", 2, schema=Script([[letter] for letter in letters]))
     assert (cut.text, cut.finish_reason) == ("ab", "length")
-    whole = tiny_model.generate("Hello", 4, shape=Script([[letter] for letter in letters]))
+    whole = tiny_model.generate("Hello", 4, schema=Script([[letter] for letter in letters]))
     assert (whole.text, whole.finish_reason) == ("abcd", "end")
-    stopped = tiny_model.generate("Hello", shape=Script([[letter] for letter in letters]), stop="c")
+    stopped = tiny_model.generate(
+        "Hello", schema=Script([[letter] for letter in letters]), stop="c"
+    )
     assert (stopped.text, stopped.finish_reason) == ("ab", "stop")
-    pieces = list(tiny_model.stream("Hello", shape=Script([[letter] for letter in letters])))
+    pieces = list(tiny_model.stream("Hello", schema=Script([[letter] for letter in letters])))
     assert "".join(pieces) == "abcd"
 
 
@@ -125,10 +127,10 @@ def test_an_error_in_a_mask_is_raised_and_frees_the_slot(tiny_model: Model) -> N
         raise NativeFaultError("no mask today")
 
     with pytest.raises(NativeFaultError, match="no mask today"):
-        tiny_model.generate("Hello", shape=Script([[5, 6]], on_mask=fail), cache=SLOT)
+        tiny_model.generate("Hello", schema=Script([[5, 6]], on_mask=fail), cache=SLOT)
     with pytest.raises(InvalidArgumentError, match="allows no token"):
-        tiny_model.generate("Hello", shape=Script([[]]), cache=SLOT)
-    assert tiny_model.generate("Hello", shape=Script([[5, 6]]), cache=SLOT).tokens
+        tiny_model.generate("Hello", schema=Script([[]]), cache=SLOT)
+    assert tiny_model.generate("Hello", schema=Script([[5, 6]]), cache=SLOT).tokens
 
 
 def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:

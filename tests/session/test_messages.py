@@ -47,7 +47,7 @@ async def asked(model: Model | AsyncModel, prompt: Any, folder: Path) -> dict[st
     calls: dict[str, Any] = {
         "generate": model.generate(prompt, 8),
         "generate, sampled": model.generate(prompt, 8, temperature=1.5, seed=2),
-        "generate, grammar": model.generate(prompt, 8, shape=Gbnf('root ::= "a" [b-z]+')),
+        "generate, grammar": model.generate(prompt, 8, schema=Gbnf('root ::= "a" [b-z]+')),
         "generate_many": model.generate_many([prompt], 8),
         "choose": model.choose(prompt, LABELS),
         "choose, any": model.choose(prompt, LABELS, tokenization="any"),

@@ -9,8 +9,7 @@ import pytest
 
 from eliza_ffi import Model, Regex
 from eliza_ffi.structured.number_values import list_few_numbers
-from eliza_ffi.structured.patterns import matches_nothing_else
-from eliza_ffi.structured.schema_walk import ObjectForm, closed_objects, object_forms
+from eliza_ffi.structured.schema_walk import ObjectForm, SchemaDocument, closed_objects
 from eliza_ffi.structured.validation import schema_validator
 
 BOOLEAN, SHORT = {"type": "boolean"}, {"type": "string", "maxLength": 4}
@@ -83,6 +82,7 @@ def is_closed(schema: Any) -> bool:
     "schema, expected",
     [
         (an(a=BOOLEAN), True),
+        ({**an(a=BOOLEAN), "$id": "https://example.org/a", "x-order": ["a"]}, True),
         ({**an(a=BOOLEAN), "additionalProperties": True}, False),
         ({**an(a=BOOLEAN), "anyOf": [an(b=BOOLEAN)]}, False),
         ({**an(a=BOOLEAN), "if": {}, "then": an(b=BOOLEAN)}, False),
@@ -107,16 +107,23 @@ def test_a_definition_is_closed_unless_it_is_combined_with_others() -> None:
     assert not definition(a={**alone, "required": ["q"]})
 
 
+def test_alternatives_are_closed_beside_an_empty_list_of_properties() -> None:
+    """Tools without `properties` get an empty list of them."""
+    schema = {"type": "object", "properties": {}, "oneOf": [an(a=SHORT), an(b=SHORT)]}
+    closed = json.loads(closed_objects(json.dumps(schema)))
+    assert [each.get("additionalProperties") for each in closed["oneOf"]] == [False, False]
+
+
 def test_the_forms_of_an_object_keep_what_each_alternative_requires() -> None:
     schema = {"allOf": [an(a=SHORT)], "anyOf": [an(b=SHORT), an([], c=SHORT)]}
-    assert object_forms(schema, schema) == (
+    assert SchemaDocument(schema).object_forms(schema) == (
         ObjectForm(("a", "b"), frozenset("ab")),
         ObjectForm(("a", "c"), frozenset("a")),
     )
     itself: dict[str, Any] = {"anyOf": [{"$ref": "#"}, an(a=SHORT)]}
-    assert object_forms(itself, itself) == (ObjectForm(("a",), frozenset("a")),)
+    assert SchemaDocument(itself).object_forms(itself) == (ObjectForm(("a",), frozenset("a")),)
     many = {"allOf": [{"anyOf": [an(**{f"{k}{i}": SHORT}) for i in range(3)]} for k in "abcd"]}
-    forms = object_forms(many, many)
+    forms = SchemaDocument(many).object_forms(many)
     assert len(forms) <= 16
     assert {name for form in forms for name in form.names} == {
         f"{k}{i}" for k in "abcd" for i in range(3)
@@ -139,19 +146,3 @@ def test_the_forms_of_an_object_keep_what_each_alternative_requires() -> None:
 def test_a_range_that_a_float_could_blur_is_listed(schema: Any, expected: Any) -> None:
     list_few_numbers([schema])
     assert schema.get("enum") == expected
-
-
-@pytest.mark.parametrize(
-    "pattern, names, expected",
-    [
-        ("^a$", ["a"], True),
-        ("^(a|b)$", ["c", "b", "a"], True),
-        ("^x/y$", ["x/y"], True),
-        ("^(a|b)$", ["a"], False),
-        ("^[a-z]+$", ["a"], False),
-        ("a", ["a"], False),
-        ("^a|b$", ["a"], False),
-    ],
-)
-def test_which_patterns_match_nothing_else(pattern: str, names: list[str], expected: bool) -> None:
-    assert matches_nothing_else(pattern, names) is expected

@@ -101,8 +101,8 @@ def test_a_failure_frees_the_slot_and_leaves_no_file(
         for _ in range(5):
             with pytest.raises(NativeFaultError, match=f"cannot save the slot {nowhere}: "):
                 model.save_prompt_cache(nowhere, SYSTEM)
-            with pytest.raises(NativeFaultError, match=f"cannot restore the slot {nowhere}: "):
-                model.load_prompt_cache(nowhere)
+            with pytest.raises(NativeFaultError, match=f"cannot restore the slot {tmp_path}: "):
+                model.load_prompt_cache(tmp_path)
         with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
             model.save_prompt_cache(tmp_path / "empty.slot", [])
         assert model.generate(QUESTION, 3, cache=CacheOptions(slot=1)).tokens

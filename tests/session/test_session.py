@@ -183,5 +183,5 @@ def test_concurrent_decisions_are_limited_to_two_on_a_cpu(
         placed = [{"device": "CUDA0", "layers": 5}, {"device": "CPU", "layers": 1}]
         facts = model.describe()
         facts["model"]["placement"] = placed
-        with mock.patch.object(model.binding, "describe", lambda ctx: facts):
+        with mock.patch.object(model.session, "_facts", facts["model"]):
             assert model.session.decisions_at_once(None) == n_slots

@@ -53,23 +53,22 @@ class Anything:
 @pytest.mark.parametrize(
     ("call", "missing"),
     [
-        (lambda m: m.rank("x", ["a", "b"], think=5), ("rank",)),
-        (lambda m: m.rank("x", ["a", "b"], timeout=0), ("rank",)),
-        (lambda m: m.stream("x", shape=Anything()), ("set_forced_tokens",)),
-        (lambda m: m.generate("x", shape=Anything(), timeout=0), ("set_forced_tokens",)),
-        (lambda m: m.fill_stream("x", YES_NO), ("fill",)),
+        (lambda m: m.rank("x", ["a", "b"], think=5), "rank"),
+        (lambda m: m.rank("x", ["a", "b"], timeout=0), "rank"),
+        (lambda m: m.stream("x", schema=Anything()), "set_forced_tokens"),
+        (lambda m: m.generate("x", schema=Anything(), timeout=0), "set_forced_tokens"),
+        (lambda m: m.fill_stream("x", YES_NO), "fill"),
     ],
     ids=["rank after thinking", "rank", "stream", "generate", "fill"],
 )
 def test_what_the_library_lacks_is_reported_before_the_request_waits(
-    monkeypatch: pytest.MonkeyPatch, call: Callable[[Model], Any], missing: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[Model], Any], missing: str
 ) -> None:
     with Model(n_slots=1, n_threads=1) as model, model.stream("x", 50) as stream:
         next(stream)
-        real = model.binding.supports
-        supports = lambda name: name not in missing and real(name)  # noqa: E731
-        monkeypatch.setattr(model.binding, "supports", supports)
-        with pytest.raises(NotSupportedError):
+        name, library = f"eliza_inference_llm_stream_{missing}", model.binding.library
+        monkeypatch.setattr(library, "functions", library.functions - {name})
+        with pytest.raises(NotSupportedError, match=f"has no {name}$"):
             call(model)
 
 

@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "all settings": {"sampling": Sampling(temperature=1.0, seed=5, repeat_penalty=1.2)},
     "stopped": {"temperature": 1.5, "seed": 3, "stop": ["e"]},
     "with log-probabilities": {"logprobs": 2},
-    "with a shape": {"shape": Regex("[a-f]{2,9}")},
+    "with a schema": {"schema": Regex("[a-f]{2,9}")},
 }
 
 

@@ -10,11 +10,15 @@ from pydantic import BaseModel
 
 from eliza_ffi import AsyncModel, InvalidArgumentError, Model
 from eliza_ffi.chat.thinking import ThinkingFormat
-from eliza_ffi.decisions import Choice, Predicate, calibrate
-from eliza_ffi.decisions.deciding import plan_of
-from eliza_ffi.decisions.reasoning import decision_task
+from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.errors import GenerationCancelledError
+from eliza_ffi.evidence.deciding import plan_of
+from eliza_ffi.evidence.reasoning import decision_task
+from eliza_ffi.learning import calibrate
 from eliza_ffi.session import thinking
+from eliza_ffi.session.results import ReasoningPiece
+from eliza_ffi.session.runs import choice_run, tools_run
+from eliza_ffi.session.tool_calls import TextAnswer, ToolCalls, tool_request
 
 HELLO = [{"role": "user", "content": "hi"}]
 PROMPT = "<|im_start|>user\nWhat is your name?<|im_end|>\n<|im_start|>assistant\n"
@@ -99,7 +103,7 @@ def test_all_questions_of_a_decision_share_one_reasoning(tiny_model: Model) -> N
     assert alone.reasoning is None
     assert alone.answers != found.answers
 
-    calibration = calibrate(tiny_model, questions, [], method="contextual")
+    calibration = calibrate(tiny_model, questions, [], method="none")
     with pytest.raises(InvalidArgumentError, match="calibrations are fitted without reasoning"):
         tiny_model.decide("hello there", questions, think=15, calibration=calibration)
 
@@ -167,3 +171,54 @@ def test_a_wrong_request_fails_before_the_model_reasons(tiny_model: Model) -> No
     with pytest.raises(InvalidArgumentError, match="prompt must be a string, a Prompt"):
         tiny_model.decide("hi", [Predicate("It is a greeting.")], think=20, prompt=lambda *_: 5)
     assert tiny_model.describe()["passes"] == before
+
+
+def test_tool_calls_after_a_reasoning_have_its_counts(tiny_model: Model) -> None:
+    plain = tiny_model.call_tools(HELLO, [TOOL], "required", max_calls=1)
+    found = tiny_model.call_tools(HELLO, [TOOL], "required", max_calls=1, think=8)
+    assert isinstance(plain, ToolCalls) and isinstance(found, ToolCalls)
+    opened = len(tiny_model.tokenize("<think>\n", parse_special=True))
+    assert found.prompt_tokens == plain.prompt_tokens + opened
+    assert 8 < found.generated_tokens < 8 + 60
+    again = tiny_model.call_tools(HELLO, [TOOL], "required", max_calls=1, think=8)
+    assert isinstance(again, ToolCalls)
+    assert 0 < again.cached_tokens < again.prompt_tokens
+    assert again.generated_tokens == found.generated_tokens
+
+
+def test_a_truncated_turn_after_a_reasoning_is_truncated(tiny_model: Model) -> None:
+    run = tools_run(
+        *(tiny_model.session, HELLO, [TOOL], "required"),
+        think=8,
+        max_tokens=1,
+        ends_at_limit=True,
+        method="call_tools",
+    )
+    *_, calls = run.steps()
+    assert isinstance(calls, ToolCalls) and calls.is_truncated and not calls
+
+
+def test_an_answer_in_words_after_a_reasoning_has_the_counts_of_the_prompt(
+    tiny_model: Model,
+) -> None:
+    session = tiny_model.session
+    words = tiny_model.call_tools(HELLO, [TOOL], think=8, max_tokens=4)
+    assert isinstance(words, TextAnswer)
+    opened = len(session.tokenize("<think>\n", False, True))
+    format = session.call_format({"close_reasoning": False})
+    assert format.lead == format.cut == ""
+    request = tool_request(session, HELLO, [TOOL], close_reasoning=False)
+    assert words.prompt_tokens == len(request.generation.prompt_tokens) + opened
+    assert words.cached_tokens < words.prompt_tokens
+
+
+def test_pieces_of_the_reasoning_are_yielded_before_the_answer(tiny_model: Model) -> None:
+    told: list[thinking.FinishedReasoning] = []
+    think = thinking.Thinking(10, with_steps=True, on_end=told.append)
+    *pieces, found = choice_run(
+        tiny_model.session, PROMPT, LABELS, method="choose", think=think
+    ).steps()
+    assert len(pieces) > 1 and all(isinstance(each, ReasoningPiece) for each in pieces)
+    assert "".join(pieces) == found.reasoning == told[0].text
+    assert told[0].n_generated == 10
+    assert told[0].n_prompt == len(tiny_model.prompt_tokens(PROMPT + "<think>\n"))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from automata_walks import Dfa
+from demo_prompts import planner_prompt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,13 +22,12 @@ from token_bytes import TokenBytes
 
 from bench.eliza_1.grammars import grammar_of
 from eliza_ffi import Gbnf
-from eliza_ffi.cli.demo_prompts import planner_prompt
 from eliza_ffi.elizaos import ActionSkeleton, generate_args
 from eliza_ffi.errors import ContextFullError, FillError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
+from eliza_ffi.structured import Skeleton, SkeletonSpan
 from eliza_ffi.structured.fill_result import FillResult
-from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
 random_weights = settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -117,8 +117,8 @@ def test_every_filled_skeleton_has_its_shape(
     logprobs: bool,
 ) -> None:
     fields, skeleton = shaped
-    how: Any = {"temperature": temperature, "max_tokens": max_tokens, "logprobs": logprobs}
-    result = any_model.fill("Answer: ", skeleton, on_limit="close", **how)
+    options: Any = {"temperature": temperature, "max_tokens": max_tokens, "logprobs": logprobs}
+    result = any_model.fill("Answer: ", skeleton, on_limit="close", **options)
     assert has_shape(fields, result.value)
     assert skeleton.matches(result.text)
     assert spelled(any_model, result.tokens) == result.text
@@ -136,8 +136,8 @@ def test_every_plan_is_a_valid_action_with_parameters(
     any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int
 ) -> None:
     skeleton = ActionSkeleton(listed)
-    how: Any = {"temperature": temperature, "max_tokens": max_tokens, "on_limit": "close"}
-    result = any_model.fill("Answer: ", skeleton, **how)
+    options: Any = {"temperature": temperature, "max_tokens": max_tokens, "on_limit": "close"}
+    result = any_model.fill("Answer: ", skeleton, **options)
     assert skeleton.accepts(result.value)
     assert skeleton.matches(result.text)
     assert spelled(any_model, result.tokens) == result.text
@@ -186,7 +186,7 @@ def test_a_value_has_the_tokens_of_llama_cpps_grammar_sampler(
     # No fixed text comes first, because under a grammar the model chooses how to tokenize it.
     skeleton = Skeleton.from_dict({"spans": [{"kind": kind}, literal("]")]})
     most = 12
-    guided = any_model.generate(prompt, most, shape=Gbnf(grammar_of(skeleton)))
+    guided = any_model.generate(prompt, most, schema=Gbnf(grammar_of(skeleton)))
     filled = any_model.fill(prompt, skeleton, max_tokens=most, on_limit="close")
     assert filled.tokens[:most] == guided.tokens
     assert filled.truncated or filled.tokens == guided.tokens
@@ -265,7 +265,7 @@ def test_text_forced_by_an_automaton_gets_the_tokenizers_tokens(
         binding.prefill(stream, args.prompt_tokens)
         result = binding.fill(stream, {"dfa": automaton})
         n_passes = binding.stats(stream).passes_after_prompt
-    slow = any_model.generate(prompt, shape=MasksOfStrings(any_model, texts))
+    slow = any_model.generate(prompt, schema=MasksOfStrings(any_model, texts))
     assert result.text == slow.text
     assert result.answer_tokens == tuple(slow.tokens)
     assert n_passes < len(result.answer_tokens)

@@ -157,22 +157,22 @@ def by_masks(model: Model, shape: Any, temperature: float) -> str:
     shape = shape_of(shape)
     masks = copy.copy(shape.masks(model.session.guidance()))
     masks.plan = None
-    result = model.generate("Hello", 500, shape=masks, temperature=temperature)
+    result = model.generate("Hello", 500, schema=masks, temperature=temperature)
     assert result.finish_reason == "end", result
     return result.text
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("given", CLASSES, ids=repr)
+@pytest.mark.parametrize("shape", CLASSES, ids=repr)
 def test_answers_are_valid_values_of_their_class(
-    model: Model, given: Any, temperature: float
+    model: Model, shape: Any, temperature: float
 ) -> None:
-    adapter = pydantic.TypeAdapter(given)
-    result = model.fill("Hello", given, temperature=temperature)
+    adapter = pydantic.TypeAdapter(shape)
+    result = model.fill("Hello", shape, temperature=temperature)
     assert result.value == adapter.validate_json(result.text)
     assert result.relaxed == ()
     assert result.complete
-    adapter.validate_json(by_masks(model, given, temperature))
+    adapter.validate_json(by_masks(model, shape, temperature))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -191,14 +191,14 @@ def test_answers_are_valid_against_their_schema(
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize(("given", "pattern"), TEXTS, ids=str)
+@pytest.mark.parametrize(("shape", "pattern"), TEXTS, ids=str)
 def test_answers_match_their_expression_or_grammar(
-    model: Model, given: Any, pattern: str, temperature: float
+    model: Model, shape: Any, pattern: str, temperature: float
 ) -> None:
-    result = model.fill("Hello", given, temperature=temperature)
+    result = model.fill("Hello", shape, temperature=temperature)
     assert re.fullmatch(pattern, result.value)
     assert result.value == result.text
-    assert re.fullmatch(pattern, by_masks(model, given, temperature))
+    assert re.fullmatch(pattern, by_masks(model, shape, temperature))
 
 
 def test_each_finished_field_is_reported_with_the_partial_object(model: Model) -> None:
@@ -239,12 +239,12 @@ def test_fields_are_passed_to_the_callback(tiny_model: Model) -> None:
 
 
 def test_text_can_be_generated_and_streamed_with_a_shape(tiny_model: Model) -> None:
-    whole = tiny_model.generate("Hello", shape=Pet)
+    whole = tiny_model.generate("Hello", schema=Pet)
     assert Pet.model_validate_json(whole.text)
-    assert "".join(tiny_model.stream("Hello", shape=Pet)) == whole.text
-    assert re.fullmatch("[a-f]{3}", tiny_model.generate("Hello", shape=Regex("[a-f]{3}")).text)
-    assert tiny_model.generate("Hello", shape=Lark('start: "abc"')).text == "abc"
-    (many,) = tiny_model.generate_many(["Hello"], shape={"enum": ["a", "b"]})
+    assert "".join(tiny_model.stream("Hello", schema=Pet)) == whole.text
+    assert re.fullmatch("[a-f]{3}", tiny_model.generate("Hello", schema=Regex("[a-f]{3}")).text)
+    assert tiny_model.generate("Hello", schema=Lark('start: "abc"')).text == "abc"
+    (many,) = tiny_model.generate_many(["Hello"], schema={"enum": ["a", "b"]})
     assert many.text in ('"a"', '"b"')
 
 
@@ -270,12 +270,12 @@ def test_a_full_context_is_an_error_with_the_partial_answer(library: Library) ->
 
 
 def test_values_that_are_not_shapes_are_rejected(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="JSON schema at #/type: 'strin' is not one of"):
+    with pytest.raises(InvalidArgumentError, match='JSON schema at #/type: "strin" is not one of'):
         tiny_model.fill("x", {"type": "strin"})
     with pytest.raises(InvalidArgumentError, match="cannot create a JSON Schema for"):
         tiny_model.fill("x", type("Lock", (), {}))
-    with pytest.raises(InvalidArgumentError, match="shape must be a JSON Schema .* got 'text'"):
-        tiny_model.generate("x", shape="text")
+    with pytest.raises(InvalidArgumentError, match="schema must be a JSON Schema .* got 'text'"):
+        tiny_model.generate("x", schema="text")
     with pytest.raises(InvalidArgumentError, match="sampler_plan is for skeletons"):
         tiny_model.fill("x", Lark('start: "a"'), sampler_plan={"x": 1})
     for shape in (Pet, {"spans": [{"kind": "boolean"}]}):

@@ -130,7 +130,7 @@ def test_the_memory_of_cached_constraints_is_bounded(
     guidance = tiny_model.session.guidance()
     first = guidance.regex("a{50}{1000}")
     assert guidance.regex("a{50}{1000}") is first
-    monkeypatch.setattr(guidance_module, "MOST_KEPT_SECONDS", 1e-6)
+    monkeypatch.setattr(guidance_module, "MAX_CACHED_SECONDS", 1e-6)
     newest = guidance.regex("a{51}{1000}")
     assert guidance.regex("a{51}{1000}") is newest
     assert guidance.regex("a{50}{1000}") is not first

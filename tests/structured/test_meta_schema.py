@@ -40,12 +40,15 @@ def test_a_keyword_with_a_value_of_a_wrong_type_is_named(draft: Any) -> None:
     for name in set(names) - {"$schema"}:
         for value in WRONG:
             schema = {"$schema": draft.META_SCHEMA["$schema"], name: value}
+            if (name, value) == ("enum", []):
+                continue  # which only draft 4 forbids
             try:
                 draft.check_schema(schema)
             except jsonschema.SchemaError:
                 n_wrong += 1
-                named = re.escape(name)  # draft 4 has keywords that need another one
-                with pytest.raises(InvalidArgumentError, match=f"at #(/{named}|: .*'{named}')"):
+                named = re.escape(name)
+                place = f'#(/{named}|: "(min|max)imum" is a required property)'  # as in draft 4
+                with pytest.raises(InvalidArgumentError, match=f"at {place}"):
                     shape_of(schema)
                 inside = {"$schema": schema["$schema"], "properties": {"x": {name: value}}}
                 with pytest.raises(InvalidArgumentError, match="JSON schema at #/properties/x"):
@@ -57,7 +60,9 @@ def test_a_keyword_with_a_value_of_a_wrong_type_is_named(draft: Any) -> None:
 
 @pytest.mark.parametrize("schema", [None, 5, "text", []])
 def test_a_schema_is_an_object_or_a_bool(schema: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="JSON schema at #: .* is not of type 'object'"):
+    with pytest.raises(
+        InvalidArgumentError, match='JSON schema at #: .* is not of types .*"object"'
+    ):
         checked_schema(schema)
 
 
@@ -67,10 +72,10 @@ def test_a_draft_is_named_by_a_string(named: Any) -> None:
         checked_schema({"$schema": named})
 
 
-@pytest.mark.parametrize("given", ["strin", ["string", "strin"]])
-def test_an_unknown_type_is_named(given: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"#/type(/1)?: 'strin' is not one of \['array'"):
-        checked_schema({"type": given})
+@pytest.mark.parametrize("name", ["strin", ["string", "strin"]])
+def test_an_unknown_type_is_named(name: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r'#/type(/1)?: "strin" is not one of \["array"'):
+        checked_schema({"type": name})
 
 
 def test_numbers_that_json_cannot_write_are_rejected() -> None:
@@ -83,6 +88,8 @@ def test_a_long_value_is_shortened_in_the_message() -> None:
         checked_schema({"items": ["text"] * 10_000})
     assert "is not of type" in str(caught.value)
     assert len(str(caught.value)) < 300
+    with pytest.raises(InvalidArgumentError, match='#/required: the value is not of type "array"'):
+        checked_schema({"required": 5, "description": "x" * 70_000})
 
 
 @pytest.mark.parametrize(

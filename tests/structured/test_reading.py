@@ -52,8 +52,8 @@ def steps(text: str, size: int = 4) -> Iterator[StreamStep | RunResult]:
     yield RunResult(text, (1,), 1, 0, 0, None, "end", None)
 
 
-def read(given: Any, text: str) -> tuple[list[PartialField], Any]:
-    reading = Reading(shape_of(given))
+def read(shape: Any, text: str) -> tuple[list[PartialField], Any]:
+    reading = Reading(shape_of(shape))
     *fields, result = [found for step in steps(text) for found in reading.take(step)]
     assert isinstance(result, StructuredResult)
     return [each for each in fields if isinstance(each, PartialField)], result.value
@@ -75,20 +75,20 @@ def n_calls(work: Callable[[], Any]) -> int:
     return count
 
 
-def read_partials(given: Any, text: str) -> None:
-    fields, _ = read(given, text)
+def read_partials(shape: Any, text: str) -> None:
+    fields, _ = read(shape, text)
     assert all(field.partial is not None for field in fields)
 
 
-@pytest.mark.parametrize("given", [Order, ANY_ORDER])
+@pytest.mark.parametrize("shape", [Order, ANY_ORDER])
 @pytest.mark.parametrize("work", [read, read_partials])
 def test_reading_takes_time_proportional_to_the_length(
-    given: Any, work: Callable[[Any, str], Any]
+    shape: Any, work: Callable[[Any, str], Any]
 ) -> None:
     """This is true even if every partial answer is accessed."""
     few, many = answer(50), answer(200)
-    work(given, answer(1))  # fills the caches before the calls are counted
-    assert n_calls(lambda: work(given, many)) < 5 * n_calls(lambda: work(given, few))
+    work(shape, answer(1))  # fills the caches before the calls are counted
+    assert n_calls(lambda: work(shape, many)) < 5 * n_calls(lambda: work(shape, few))
 
 
 def test_each_part_is_validated_once_for_the_partial_answers() -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_answers import random_answer
-from schema_strategies import schemas
+from schema_strategies import an, schemas
 
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
@@ -29,19 +29,13 @@ from eliza_ffi.sampling.params import MAX_SEED, Sampling
 from eliza_ffi.session.requests import GenerationRequest, _sampled
 from eliza_ffi.structured import Lark, Regex
 from eliza_ffi.structured import schema as schema_module
-from eliza_ffi.structured.patterns import SplitPattern, split_pattern
+from eliza_ffi.structured.patterns import without_lookaround
 from eliza_ffi.structured.schema import schema_grammar
-from eliza_ffi.structured.schema_walk import is_endless
+from eliza_ffi.structured.schema_walk import SchemaDocument, is_impossible
 from eliza_ffi.structured.shape import shape_of
 from eliza_ffi.structured.validation import schema_validator
 
 STRING = {"type": "string"}
-
-
-def an(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
-    names = list(properties) if required is None else required
-    schema = {"type": "object", "properties": properties, "required": names}
-    return {**schema, "additionalProperties": False}
 
 
 CONDITION = {"$defs": {"a/b": {"if": {"const": 1}, "else": {}}}}
@@ -49,6 +43,7 @@ UPPER_CASE = {"patternProperties": {r"^\p{Lu}": {}}, "additionalProperties": Fal
 TWO_NUMBERS = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
 REQUIRED_HERE = {"$ref": "#", "required": ["next"], "title": "next"}
 LONG_NAME = "a[a-z]{2}(-[a-z]+)+-[0-9]{12}:[a-z0-9]{26}"
+BACKWARD = r"(a)\1"  # which no part of llguidance supports
 NAMES = {"^a": STRING, "b$": {"type": "null"}, "^(?=c)d": {}}
 
 
@@ -71,6 +66,7 @@ RELAXED: list[tuple[Any, tuple[str, ...]]] = [
     ({"patternProperties": NAMES}, ("#/patternProperties", "#/patternProperties/^(?=c)d")),
     ({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}, ("#/minimum",)),
     ({"type": "number", "maximum": 1.7e308, "multipleOf": 1e-20}, ("#/maximum", "#/multipleOf")),
+    ({**an(a=STRING), "patternProperties": {"^(a|b)$": STRING, "^c+$": {}}}, ()),
     ({"pattern": LONG_NAME, "maxLength": 1600}, ("#/maxLength",)),
     ({"properties": {"next": REQUIRED_HERE}}, ("#/properties/next/required",)),
     ({"properties": {"b": {"$ref": "#/$defs/\u00f6 b"}}, "$defs": {"\u00f6 b": STRING}}, ()),
@@ -91,12 +87,11 @@ def test_each_relaxation_names_its_location(schema: Any, places: tuple[str, ...]
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "strin"}, "at #/type: 'strin' is not one of"),
-        (an(a=an(b={"pattern": "(?=a)"})), "at #/properties/a/properties/b/pattern: .*look-around"),
+        ({"type": "strin"}, 'at #/type: "strin" is not one of'),
+        (an(a=an(b={"pattern": BACKWARD})), "at #/properties/a/properties/b/pattern: .*backref"),
         ({"$defs": {"q": {"maxLength": -1}}}, r"at #/\$defs/q/maxLength: -1 is less than the"),
         (an(a={"$ref": "https://example.org/x"}), r"at #/properties/a/\$ref: .*not present"),
         ({"enum": []}, "at #/enum: Unsatisfiable"),
-        (an(a={"pattern": r"^(?!\bx)a"}), "at #/properties/a/pattern: .*look-around"),
     ],
 )
 def test_the_error_for_an_unsupported_keyword_names_its_location(schema: Any, message: str) -> None:
@@ -138,30 +133,26 @@ def test_the_search_for_the_location_of_an_error_is_bounded(
         compiled.append(len(json.dumps(part)))
         return original(part, lenient)
 
-    original = schema_module._tried
-    monkeypatch.setattr(schema_module, "_tried", compile_one)
+    original = schema_module._compiled
+    monkeypatch.setattr(schema_module, "_compiled", compile_one)
     definitions = {f"d{i}": {"enum": [f"{i:0100}"]} for i in range(1000)}
     parts = [{"$ref": f"#/$defs/d{i}"} for i in range(300)]
-    with pytest.raises(InvalidArgumentError, match="look-around"):
-        schema_grammar({"$defs": definitions, "anyOf": [*parts, {"pattern": "(?=never)"}]})
-    assert sum(compiled) < 2 * schema_module.MOST_TRIAL_BYTES
+    with pytest.raises(InvalidArgumentError, match="backref"):
+        schema_grammar({"$defs": definitions, "anyOf": [*parts, {"pattern": BACKWARD}]})
+    assert sum(compiled) < 2 * schema_module.MAX_TRIAL_BYTES
 
 
 @pytest.mark.parametrize(
     "pattern",
     [
         *("^(?!ab)[a-c]+$", "^(?=.*c)(?!.*bb)[a-c]*$", r"\A(?!a|b)c?", "^(?![ab)]|b).+c"),
-        *("^(?=a)b|c", "^(?!a)*b", "^(?!^a+$)[abc]+", r"^(?!\))a", "^[ab](?!.*cc)[abc]+$"),
-        *(r"^a(?!b)c?(?=[)])\)", "^a+(?!b)c", "^a(?!b)*c", "^[abc]*(?<!b)$"),
+        *("^(?=a)b|c", "^(?!^a+$)[abc]+", r"^(?!\))a", "^[ab](?!.*cc)[abc]+$"),
+        *(r"^a(?!b)c?(?=[)])\)", "^a+(?!b)c", "^[abc]*(?<!b)$"),
         *(r"^(?!a)[abc)]*(?<!\))$", "b(?<=ab)$", "a|b(?<!ab)$"),
     ],
 )
 def test_patterns_with_lookaround_match_like_pythons_patterns(pattern: str) -> None:
-    try:
-        schema_grammar({"pattern": pattern})
-    except InvalidArgumentError:
-        assert split_pattern(pattern) == SplitPattern(pattern)
-        return
+    assert schema_grammar({"pattern": pattern}).relaxed
     validate = schema_validator(json.dumps({"pattern": pattern}))
     for n in range(5):
         for letters in itertools.product("abc)", repeat=n):
@@ -172,6 +163,20 @@ def test_patterns_with_lookaround_match_like_pythons_patterns(pattern: str) -> N
                 assert not re.search(pattern, text), text
             else:
                 assert re.search(pattern, text), text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"^(?!aws:)[a-z:]+(?<!x)$", "^[a-z:]+$"),
+        (r"(?=a(b(c)))d|(?<=b)c", "d|c"),
+        (r"[(?=]x\b\B[\b]", r"[(?=]x[\b]"),
+        (r"(?<n>a)(?:b)\((?!\))", r"(?<n>a)(?:b)\("),
+        *((pattern, pattern) for pattern in ("(?=a", "(?=a)*b", "(?<!a){2}b")),
+    ],
+)
+def test_conditions_are_removed_from_patterns(pattern: str, expected: str) -> None:
+    assert without_lookaround(pattern) == expected
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_lookaround_is_validated_in_answers(tiny_model: Model) -> None:
     result = tiny_model.fill("x", an(a={"pattern": "^(?!b)a$", "type": "string"}))
     assert result.value == {"a": "a"}
     assert result.relaxed == ("#/properties/a/pattern: its lookaround is not enforced",)
-    with pytest.raises(InvalidAnswerError, match="'a' does not match"):
+    with pytest.raises(InvalidAnswerError, match='"a" does not match'):
         tiny_model.fill("x", an(a={"pattern": "^(?!a)a$", "type": "string"}))
 
 
@@ -263,7 +268,7 @@ def test_a_schema_that_refers_to_itself_for_the_same_value_is_rejected(schema: A
     ],
 )
 def test_recursive_schemas_with_a_value_that_ends_are_compiled(schema: Any) -> None:
-    assert not is_endless(schema)
+    assert not is_impossible(SchemaDocument(schema))
     assert schema_grammar(schema).grammar
 
 
@@ -293,16 +298,8 @@ def test_answers_under_masks_are_valid_without_relaxations(
         except InvalidArgumentError:
             assert masks.relaxed
             continue
-        jsonschema.Draft202012Validator(_without_multiples(schema)).validate(value)
-
-
-def _without_multiples(schema: Any) -> Any:
-    """Return a schema without ``multipleOf``, which jsonschema computes in binary fractions."""
-    if isinstance(schema, list):
-        return [_without_multiples(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _without_multiples(each) for key, each in schema.items() if key != "multipleOf"}
+        if "multipleOf" not in str(schema):  # which jsonschema computes in binary fractions
+            jsonschema.Draft202012Validator(schema).validate(value)
 
 
 @pytest.mark.parametrize(
@@ -316,13 +313,8 @@ def _without_multiples(schema: Any) -> Any:
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "1.0", False),
         ({"uniqueItems": True}, "[1,1.0]", False),
         ({"pattern": r"^\p{L}+$"}, '"h\u00e9"', True),
-        ({"pattern": "^(a+)+$"}, json.dumps("a" * 5000 + "b"), False),
-        ({"not": {"pattern": "^(a+)+$"}}, json.dumps("a" * 5000 + "b"), True),
-        ({"patternProperties": {"^(a+)+$": False}}, json.dumps({"a" * 5000 + "b": 1}), True),
         (UPPER_CASE, '{"\u00c9":1}', True),
         ({"pattern": "\x7f"}, '"a\x7fb"', True),
-        ({"$ref": "https://example.org/x"}, "1", False),
-        ({"$ref": "#"}, "1", False),
         ({"if": {"const": 1}, "then": False}, "1", False),
     ],
 )
@@ -335,20 +327,9 @@ def test_values_are_validated_exactly(schema: Any, text: str, is_valid: bool) ->
             validate(text)
 
 
-def test_references_that_multiply_are_rejected() -> None:
-    defs: dict[str, Any] = {
-        f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(25)
-    }
-    schema = {"$ref": "#/$defs/d0", "$defs": {**defs, "d25": STRING}}
-    with pytest.raises(InvalidArgumentError, match="expected at most 50000 references"):
-        schema_validator(json.dumps(schema))('"a"')
-
-
-def test_no_reference_is_fetched(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("urllib.request.urlopen", lambda *_: pytest.fail("fetched"))
-    monkeypatch.setattr("builtins.open", lambda *_: pytest.fail("opened"))
+def test_no_reference_is_fetched() -> None:
     validate = schema_validator('{"$ref":"file:///etc/passwd"}')
-    with pytest.raises(InvalidArgumentError, match="not part of the schema"):
+    with pytest.raises(InvalidArgumentError, match="Retrieval is disabled"):
         validate("1")
 
 
@@ -357,7 +338,7 @@ EITHER = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": [
 
 
 def test_the_error_for_an_invalid_value_has_its_text_and_the_reason(tiny_model: Model) -> None:
-    with pytest.raises(InvalidAnswerError, match="should not be valid under") as caught:
+    with pytest.raises(InvalidAnswerError, match="is not allowed for") as caught:
         tiny_model.fill("x", NEVER)
     assert isinstance(caught.value, FillError)
     assert json.loads(caught.value.partial.text) in (True, False)
@@ -409,8 +390,8 @@ def test_after_the_last_retry_the_error_is_raised(tiny_model: Model) -> None:
 
 
 def test_retries_keep_the_sampling_and_follow_the_seed() -> None:
-    def retried(**given: Any) -> list[Sampling]:
-        request = GenerationRequest(prompt_tokens=[1], **given)
+    def retried(**options: Any) -> list[Sampling]:
+        request = GenerationRequest(prompt_tokens=[1], **options)
         found = []
         for n_left in (3, 2, 1):
             request = _sampled(request, n_left)
@@ -618,5 +599,5 @@ def test_an_answer_can_be_closed_at_the_limit(tiny_model: Model, engine: str) ->
 def test_generate_and_fill_write_the_same_text_for_a_shape(tiny_model: Model) -> None:
     short = an([], a={"type": "string", "maxLength": 9}, b={"type": "integer"})
     for shape in (short, Regex("[a-f]{2,9}"), Lark('start: "a" /[b-z]{3}/')):
-        text = tiny_model.generate("x", 1024, shape=shape).text
+        text = tiny_model.generate("x", 1024, schema=shape).text
         assert text == tiny_model.fill("x", shape).text

@@ -9,7 +9,7 @@ from hypothesis import given
 from skeleton_strategies import Field, shaped_skeletons
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan, SpanSampling
+from eliza_ffi.structured import Skeleton, SkeletonSpan, SpanSamplerPlan, SpanSampling
 
 RESPONSE = {
     "id": "response",

@@ -62,9 +62,9 @@ def test_the_patterns_match_what_json_reads(text: str) -> None:
 @pytest.mark.parametrize("has_follow", [False, True])
 def test_every_state_leads_to_an_end(kind: str, has_follow: bool) -> None:
     dfa = Dfa.of(followed_value(kind, FOLLOWS[kind] if has_follow else ()))
-    kept = trimmed(dfa)
-    assert kept is not None
-    assert np.array_equal(kept.transitions, dfa.transitions)
+    result = trimmed(dfa)
+    assert result is not None
+    assert np.array_equal(result.transitions, dfa.transitions)
     assert all(shortest_completion(dfa, i) is not None for i in range(len(dfa.accepting)))
 
 

@@ -28,7 +28,7 @@ def test_answers_with_the_documented_xgrammar_example_are_valid(
     schema["additionalProperties"] = False
     masks = names["XGrammarMasks"](tiny_model.vocabulary(), json.dumps(schema))
     for _ in range(3):  # the same masks can be used for several answers
-        result = tiny_model.generate("Hello", shape=masks, temperature=temperature)
+        result = tiny_model.generate("Hello", schema=masks, temperature=temperature)
         assert result.finish_reason == "end", result
         value = json.loads(result.text)
         assert value["kind"] in ("cat", "dog")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-MOST_EXAMPLES = 100
+MAX_EXAMPLES = 100
 """The examples of a Hypothesis test in `.ci/run`."""
 
 USUAL_EXAMPLES = 30
@@ -19,4 +19,4 @@ def share(n: int) -> int:
 
     `make test` tries three in ten cases, and `make test-fast` tries two in ten.
     """
-    return max(n * settings.default.max_examples // MOST_EXAMPLES, 1)
+    return max(n * settings.default.max_examples // MAX_EXAMPLES, 1)

@@ -6,10 +6,9 @@ Run as a program, this module is the command with the fake decider.
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +19,7 @@ import table_work
 from eliza_ffi import cli
 from eliza_ffi.decisions.answers import Decision
 from eliza_ffi.errors import ContextFullError
-from eliza_ffi.ray import decider as decider_module
-from eliza_ffi.tables import AnswerCounts
+from eliza_ffi.ray import table as table_module
 
 
 class FakeDecider:
@@ -38,8 +36,10 @@ class FakeDecider:
         self.has_room = False
         self._seconds = seconds
 
-    def describe(self) -> dict[str, Any]:
-        return {"model": {"path": self.path}}
+    @property
+    def fingerprint(self) -> str:
+        path = Path(self.path)
+        return str(zlib.crc32(path.read_bytes())) if path.exists() else "none"
 
     def decide(self, given: Any, questions: Any, **settings: Any) -> Decision:
         self.asked.append((given, settings))
@@ -51,46 +51,33 @@ class FakeDecider:
         self.is_closed = True
 
 
-@dataclass(eq=False)
-class FakeTask:
-    run: Callable[[], Decision]
-
-    def cancel(self) -> None:
-        pass
-
-
-class FakeRowDecider:
+class FakeRowDecider(table_work.FunctionDecider):
     """Replaces the package's ``RowDecider`` for a FakeDecider."""
 
-    at_once = 4
     prior = None
+    never_certified = ()
 
-    def __init__(self, model: FakeDecider, questions: Any, settings: Any, sample: Any) -> None:
-        self._model, self._questions, self._settings = model, questions, settings
+    def __init__(
+        self,
+        model: FakeDecider,
+        column: str,
+        questions: Any,
+        settings: Any,
+        sample: Any,
+        learn: bool = False,
+    ) -> None:
         fitted = settings.get("calibration")
-        self.described = {**settings, "calibration": None if fitted is None else fitted.digest}
-        self.decide("a test")
-
-    def decide(self, given: Any) -> Decision:
-        return self._model.decide(given, self._questions, **self._settings)
-
-    def task(self, given: Any) -> Any:
-        return FakeTask(partial(self.decide, given))
-
-    def resume(self, counts: AnswerCounts) -> None:
-        pass
-
-    def reasons_to_doubt(self) -> list[str]:
-        return []
-
-    def drift(self) -> None:
-        return None
+        digest = None if fitted is None else fitted.digest
+        described = {"model": model.fingerprint, **settings, "calibration": digest}
+        described["learn"] = []
+        work = lambda given: model.decide(given, questions, **settings)  # noqa: E731
+        super().__init__(work, column, questions, settings, described)
+        work("a test")
 
 
 def work_in_actors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Ray's actors ask a FakeDecider, whose fingerprint is ``1-abc``."""
-    monkeypatch.setattr(decider_module, "RowDecider", FakeRowDecider)
-    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abc")
+    """Let Ray's actors ask a FakeDecider."""
+    monkeypatch.setattr(table_module, "RowDecider", FakeRowDecider)
 
 
 def take_place(monkeypatch: pytest.MonkeyPatch, model: FakeDecider) -> Callable[[Any, Any], Any]:

@@ -1,10 +1,9 @@
-"""A fake of Ray in one process. A method of an actor runs when its result is fetched."""
+"""A fake of Ray in one process. An actor runs its methods on a thread of its own."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -38,7 +37,6 @@ class FakeRay:
         self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
         self._cluster_resources = dict(resources)
         self._is_initialized = is_initialized
-        self._drawn = random.Random(1)
 
     def is_initialized(self) -> bool:
         return self._is_initialized
@@ -74,37 +72,24 @@ class FakeRay:
 
         return SimpleNamespace(options=options)
 
-    def wait(
-        self, references: list[_Reference], timeout: float | None = None
-    ) -> tuple[list[_Reference], list[_Reference]]:
-        # With a timeout, no result is ready in time. An actor runs its methods in order.
-        if timeout is not None:
-            return [], references
-        actor = self._drawn.choice(references).actor
-        done = next(each for each in references if each.actor is actor)
-        return [done], [each for each in references if each is not done]
-
-    def get(self, reference: _Reference) -> Any:
-        return reference.run()
+    def kill(self, actor: _Actor) -> None:
+        pass
 
 
 class _Actor:
     def __init__(self, made: Any) -> None:
         self._made = made
+        self._thread = ThreadPoolExecutor(1)
 
     def __getattr__(self, method: str) -> Any:
-        return SimpleNamespace(
-            remote=lambda *given: _Reference(self, lambda: self._run(method, given))
-        )
+        def remote(*given: Any) -> Any:
+            future = self._thread.submit(self._run, method, given)
+            return SimpleNamespace(future=lambda: future)
+
+        return SimpleNamespace(remote=remote)
 
     def _run(self, method: str, given: tuple[Any, ...]) -> Any:
         try:
             return getattr(self._made, method)(*given)
         except Exception as error:
             raise RayTaskError(error) from error
-
-
-@dataclass(eq=False)
-class _Reference:
-    actor: _Actor
-    run: Callable[[], Any]

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from checkout import ROOT
 
@@ -127,6 +128,9 @@ def _run(words: Sequence[str], printed: Callable[[], str]) -> str:
         done = subprocess.run([BUN, *words[1:]], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
+    if words[0] == "printf":  # keys for the next command
+        with patch.object(sys, "stdin", io.StringIO(words[1].replace("\\n", "\n"))):
+            return _run(words[words.index("|") + 1 :], printed)
     assert words[0] == "eliza-ffi", (
         f"cannot run {words}: add a comment <!-- not run: why --> above the block"
     )

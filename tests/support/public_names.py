@@ -13,7 +13,7 @@ from typing import Any
 from eliza_ffi._lazy import lazy_property
 
 PARTS = (
-    *("decisions", "structured", "chat", "sampling", "choices", "session"),
+    *("decisions", "evidence", "learning", "structured", "chat", "sampling", "choices", "session"),
     *("library", "elizaos", "ray", "errors"),
 )
 ROOMS = ("eliza_ffi", *(f"eliza_ffi.{name}" for name in PARTS))

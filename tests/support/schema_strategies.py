@@ -32,6 +32,13 @@ OF_NUMBERS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+def an(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
+    """Return a closed object schema. All fields are required unless `required` is given."""
+    names = list(properties) if required is None else required
+    schema = {"type": "object", "properties": properties, "required": names}
+    return {**schema, "additionalProperties": False}
+
+
 def _some(keywords: dict[str, st.SearchStrategy[Any]], most: int) -> st.SearchStrategy[Any]:
     """Draw at most `most` of the keywords. With more, most schemas would contradict themselves."""
     return st.lists(st.sampled_from(sorted(keywords)), max_size=most, unique=True).flatmap(
@@ -45,11 +52,17 @@ def _of_objects(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[An
         "required": st.lists(names, max_size=2, unique=True),
         "additionalProperties": inner,
         "patternProperties": st.dictionaries(
-            st.sampled_from(["^x-", ".*", "^a", "[ab]$", "^a|b|^c$", "[^b]"]), inner, max_size=2
+            st.sampled_from(
+                ["^x-", ".*", "^a", "[ab]$", "^a|b|^c$", "[^b]", "^[ab]$", "^(?:b|é)?$"]
+            ),
+            inner,
+            max_size=2,
         ),
         "minProperties": st.integers(0, 2),
         "maxProperties": st.integers(0, 3),
-        "propertyNames": st.sampled_from([{"pattern": "^[a-c]"}, {"enum": ["a", "b"]}]),
+        "propertyNames": st.sampled_from(
+            [{"pattern": "^[a-c]"}, {"pattern": "^[a-c]$"}, {"enum": ["a", "b"]}]
+        ),
         "dependentRequired": st.just({"a": ["b"]}),
         "dependentSchemas": st.dictionaries(names, inner, max_size=1),
     }
@@ -77,17 +90,35 @@ def _typed(kind: str, keywords: dict[str, st.SearchStrategy[Any]]) -> st.SearchS
     return _some(keywords, 4).map(lambda made: {"type": kind, **made})
 
 
+IMPOSSIBLE: list[Any] = [
+    False,
+    {"enum": []},
+    {"type": "integer", "minimum": 2, "maximum": 1},
+    {"type": "string", "minLength": 2, "maxLength": 1},
+    {"type": "array", "items": False, "minItems": 1},
+    {"type": "object", "required": ["a", "b"], "maxProperties": 1},
+    {"type": "object", "required": ["a"], "additionalProperties": False},
+    {"allOf": [{"type": "string"}, {"type": "integer"}]},
+]
+impossible = st.sampled_from(IMPOSSIBLE)
+
 flat = (
     _some(ALONE, 2)
     | _typed("string", OF_STRINGS)
     | _typed("integer", OF_NUMBERS)
     | _typed("number", OF_NUMBERS)
     | st.booleans()
+    | impossible
 )
 nested = st.recursive(
     flat,
     lambda inner: _typed("object", _of_objects(inner))
     | _typed("array", _of_arrays(inner))
+    | st.builds(
+        lambda keyword, listed: {keyword: listed},
+        st.sampled_from(["anyOf", "oneOf"]),
+        st.lists(inner, min_size=2, max_size=3),
+    )
     | _some({**ALONE, **_of_objects(inner), **_of_arrays(inner), **_of_several(inner)}, 4),
     max_leaves=8,
 )

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from eliza_ffi.decisions.asking import orders_of
-from eliza_ffi.decisions.examples import ask_many
+from eliza_ffi.decisions.probabilities import log_softmax
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, option_count
-from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
+from eliza_ffi.evidence.asking import orders_of
+from eliza_ffi.evidence.scoring import OptionScores, QuestionScores
+from eliza_ffi.learning.examples import ask_many
 
 
 @dataclass
@@ -53,13 +54,13 @@ class ScriptedModel:
         for order in orders_of(question, how.orders):
             logits = np.array(self.logits(given, question), dtype=float)
             logits[order[0]] += self.first_bonus
-            legal = log_softmax(logits)
+            constrained = log_softmax(logits)
             if not whole:
-                each.append(OptionScores(legal))
+                each.append(OptionScores(constrained))
                 continue
             # Longer labels are less probable for every input.
-            joint = legal - 2.0 * n_tokens
-            each.append(OptionScores(legal, joint, n_tokens, 3.0 * n_tokens))
+            full = constrained - 2.0 * n_tokens
+            each.append(OptionScores(constrained, full))
         return QuestionScores(tuple(each))
 
 

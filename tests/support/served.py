@@ -140,11 +140,13 @@ def served(*options: str, **more: Any) -> Iterator[Served]:
         server.process.wait()
 
 
-def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
+def ask(
+    app: Any, *requests: tuple[str, str, Any], headers: dict[str, str] | None = None
+) -> list[httpx.Response]:
     async def scene() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         url = "http://127.0.0.1"
-        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+        async with httpx.AsyncClient(transport=transport, base_url=url, headers=headers) as client:
             return [await client.request(how, path, json=body) for how, path, body in requests]
 
     return asyncio.run(scene())
@@ -172,19 +174,30 @@ def check_documented(answer: httpx.Response, document: dict[str, Any], path: str
     media_type = answer.headers["content-type"].partition(";")[0]
     schema = response["content"][media_type]["schema"]
     value = answer.json() if media_type == "application/json" else answer.text
-    jsonschema.Draft202012Validator({**document, **schema}).validate(value)
+    jsonschema.Draft202012Validator(closed(schema)).validate(value)
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema that allows only the fields it lists."""
+    if not isinstance(schema, dict):
+        return [*map(closed, schema)] if isinstance(schema, list) else schema
+    own = {"additionalProperties": False} if schema.get("properties") and "type" in schema else {}
+    return {**own, **{name: closed(value) for name, value in schema.items()}}
 
 
 def rejected(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
     """Return the error of a response, after checking that it has OpenAI's format.
 
-    Errors of ``/v1/systemone`` also have the format of its specification.
+    Errors of ``/v1/systemone`` also have the format of its specification, and those of answers that
+    break their limit have the answer's text and usage.
     """
     is_systemone = answer.request.url.path == SYSTEMONE
     assert answer.status_code == (422 if is_systemone and status == 400 else status), answer.text
     assert answer.json().keys() == ({"error", "detail"} if is_systemone else {"error"})
     error: dict[str, Any] = answer.json()["error"]
-    assert error.keys() == {"message", "type", "param", "code"}
+    is_answer = error["code"] in ("incomplete_answer", "invalid_answer")
+    more = {"partial_text", "usage"} if is_answer else set()
+    assert error.keys() == {"message", "type", "param", "code", *more}
     assert error["message"] and error["code"]
     return error
 

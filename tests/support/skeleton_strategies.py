@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from eliza_ffi.structured import Skeleton, SkeletonSpan
 from eliza_ffi.structured.json_text import json_text
-from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
 texts = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=6

@@ -129,6 +129,20 @@ def test_a_wrong_cell_is_reported_with_its_place(tmp_path: Path) -> None:
         list(labelled(path, (PREDICATE,)))
 
 
+def test_all_wrong_cells_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    cells = "".join(f"a,{'yes' if i % 2 else i},sales\n" for i in range(40))
+    path.write_text(f"body,urgent,topic\n{cells}b,no,Sales\n", encoding="utf-8")
+    with pytest.raises(InvalidArgumentError) as caught:
+        list(labelled(path, (PREDICATE, CHOICE)))
+    lines = str(caught.value).split("\n")
+    assert lines[0] == "in.csv, line 4, column 'urgent': expected true or false, got '2'"
+    assert lines[1] == "  in.csv, line 6, column 'urgent': expected true or false, got '4'"
+    assert lines[-1] == "  and 10 more cells" and len(lines) == 11
+    with pytest.raises(InvalidArgumentError, match="line 42, column 'topic': .* got 'Sales'"):
+        list(labelled(path, (CHOICE,)))
+
+
 def test_unknown_questions_and_missing_columns_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("body,urgent\n", encoding="utf-8")

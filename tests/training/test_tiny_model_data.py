@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from demo_prompts import planner_prompt, should_respond_prompt
 from tiny_model.catalogue import HELD_OUT_ACTIONS
 from tiny_model.corpus import SECOND_PASS, Example, Generator
-
-from eliza_ffi.cli.demo_prompts import planner_prompt, should_respond_prompt
 
 pytestmark = pytest.mark.slow
 

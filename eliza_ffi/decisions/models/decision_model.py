@@ -31,7 +31,7 @@ from ...chat.tokens import ChatTokenizer
 from ...chat.vocabulary import Detokenize, Tokenize
 from ...checks import naming
 from ...errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
-from ..scoring import tempered
+from ..probabilities import tempered
 from .gguf_metadata import read_metadata
 from .marked_prompts import MASK, SEPARATOR, MarkedFormat, MarkedPrompt
 from .systemone import SystemoneQuestion, json_copy, read_state

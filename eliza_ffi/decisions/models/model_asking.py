@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ..._lazy import once_for_each
 from ...choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ...library.protocol import PreparedChoices
-from ...session.scoring import ScoreResult
 from ..prompts import AskedQuestion
-from ..scoring import OptionScores, QuestionScores, mean_mass
 from ..wire import question_from
-from .decision_model import DecisionModel, QuestionPrompts
+from .decision_model import DecisionModel
 from .systemone import SystemoneQuestion
 
 if TYPE_CHECKING:
@@ -55,19 +51,3 @@ def label_tokens(session: Session, tokens: Sequence[int]) -> PreparedChoices:
     leaves = tuple(TokenTreeLeaf(f"{i:03}", (token,)) for i, token in enumerate(tokens))
     payload = TokenTreePayload(session.model_id, (TokenTreeDescriptor("labels", leaves),))
     return session.binding.prepare_token_trie(session.ctx, payload.to_json(), len(leaves))
-
-
-def model_scores(
-    asked: Sequence[QuestionPrompts], result: ScoreResult
-) -> tuple[QuestionScores, ...]:
-    """Return the scores of each question, averaged over its prompts, as a single order."""
-    values: Iterator[Any] = iter(result.hidden or [each.legal for each in result.scores])
-    masses = iter([each.allowed_probability for each in result.scores])
-    scores = []
-    for question in asked:
-        n = len(question.prompts)
-        p = np.array(question.probabilities(list(itertools.islice(values, n))))
-        mass = mean_mass(itertools.islice(masses, n))
-        with np.errstate(divide="ignore"):
-            scores.append(QuestionScores((OptionScores(np.log(p), allowed_probability=mass),)))
-    return tuple(scores)

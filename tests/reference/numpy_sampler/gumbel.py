@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 from .arithmetic import log32
 from .stages import check_logits
 
-LEAST_UNIFORM = np.float32(1e-7)
-MOST_UNIFORM = np.float32(1) - np.float32(1e-7)
+MIN_UNIFORM = np.float32(1e-7)
+MAX_UNIFORM = np.float32(1) - np.float32(1e-7)
 """0x3f7ffffe, which is 1 - 2**-23: the float32 nearest to 1 - 1e-7."""
 
 WORD = 0xFFFFFFFF
@@ -65,7 +65,7 @@ def gumbel_uniform(position: int, seed_offset: int, tokens: ArrayLike) -> NDArra
             element_seed(position, seed_offset)
         )
     uniform = pcg_hash(state).astype(np.float32) / np.float32(2**32)
-    clamped: NDArray[np.float32] = np.clip(uniform, LEAST_UNIFORM, MOST_UNIFORM)
+    clamped: NDArray[np.float32] = np.clip(uniform, MIN_UNIFORM, MAX_UNIFORM)
     return clamped
 
 

@@ -371,7 +371,7 @@ class Xtc(Sampler):
             candidates.keep(slice(n_likely - 1, None))
 
 
-LEAST_SHARE = np.float32(0.2)
+MIN_SHARE = np.float32(0.2)
 
 
 @dataclass(frozen=True)
@@ -417,7 +417,7 @@ class Infill(Sampler):
             return
         self._merge_beginnings(candidates)
 
-        candidates.keep(self._ends(candidates) | (candidates.probs >= LEAST_SHARE))
+        candidates.keep(self._ends(candidates) | (candidates.probs >= MIN_SHARE))
         n_text = int((~self._ends(candidates)).sum())
         if n_text == 0:
             self._end_turn(candidates)

@@ -1,0 +1,13 @@
+"""Evidence about the options of a question, and how it becomes an answer.
+
+A *source* returns log-probabilities of the options for an input: an encoder's similarity or a
+reranker's relevance (:mod:`.sources`), or a decoder's scores of the options as text
+(:mod:`.asking`). The log-probabilities of several sources are added with weights
+(:mod:`.scoring`). A :mod:`.calibration` has fitted parts, and :mod:`.deciding` makes the decision.
+"""
+
+from __future__ import annotations
+
+from .calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
+
+__all__ = ["METHODS", "Calibration", "CalibrationMethod", "QuestionCalibration"]

@@ -1,0 +1,434 @@
+"""Questions about inputs as scoring requests, and their scores.
+
+A :class:`QuestionPlan` is prepared once for some questions and settings. For each input it makes
+the request. The text of the prompts comes from :mod:`eliza_ffi.decisions.layout`, its tokens from
+:mod:`eliza_ffi.decisions.prompt_tokens`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from os.path import commonprefix
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ..checks import wrong
+from ..decisions.models.decision_model import DecisionModel, QuestionPrompts
+from ..decisions.models.model_asking import decision_model_of, label_tokens, systemone_questions
+from ..decisions.prompt_settings import PromptSettings
+from ..decisions.prompt_tokens import QuestionPrompt, QuestionTokens, tokens_of_prompts
+from ..decisions.prompts import (
+    AskedQuestion,
+    RenderedQuestion,
+    ask,
+    input_text,
+    is_code,
+    option_count,
+)
+from ..decisions.questions import Choice, Score
+from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from ..library.protocol import EndingScores, Ranking
+from ..session.requests import generate_request
+from ..session.run import Run
+from ..session.scoring import Ending, ScoreArgs, ScoredPrompt, ScoreResult, Scoring
+from . import measurements
+from .comparing import check_described, compared, evidence_source, only_compares
+from .features import (
+    Feature,
+    FeatureReader,
+    FoundStates,
+    Pooling,
+    StateKey,
+    feature_width,
+    joined,
+    padded,
+)
+from .option_prior import CONTENT_FREE, INPUTS, MAX_OPTIONS, OptionPrior, known_priors
+from .scoring import SCORING_RULES, OptionScores, QuestionScores, mean_mass
+from .sources import Compared, Evidence, no_evidence, reading_ahead
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+T = TypeVar("T")
+
+N_MASSES = 20
+"""How many inputs of a batch show whether the prompt works, by their allowed probability."""
+
+EVERY_ORDER = slice(None)
+
+
+@dataclass(frozen=True)
+class WantedHidden:
+    """Which hidden states to read, for each question that is asked.
+
+    `features` has those of each question; () for none. `is_scored` says whether its options are
+    scored, too.
+    """
+
+    features: tuple[tuple[Feature, ...], ...]
+    is_scored: tuple[bool, ...]
+
+    def of(self, places: Sequence[int]) -> WantedHidden:
+        return WantedHidden(
+            tuple(self.features[place] for place in places),
+            tuple(self.is_scored[place] for place in places),
+        )
+
+
+class Asking(NamedTuple):
+    """The scoring request of an input, and the function that reads the scores of each question.
+
+    Instead of scores, a question whose best options were searched has a ranking.
+    """
+
+    args: ScoreArgs
+    scores: Callable[[ScoreResult], tuple[QuestionScores | Ranking, ...]]
+
+
+class QuestionPlan:
+    """The prompts of questions with one answer each, prepared for any input.
+
+    Parameters
+    ----------
+    full
+        Whether to compute full scores as well.
+    stream
+        The settings of the stream: slot and cache.
+    may_search
+        Whether to find only the most probable options of a question with more than 255 options.
+        Otherwise all options are scored.
+    hidden
+        The hidden states to read.
+    part
+        Which orders of the options to ask about.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        questions: Sequence[AskedQuestion],
+        how: PromptSettings,
+        *,
+        full: bool = False,
+        stream: Mapping[str, Any] | None = None,
+        may_search: bool = False,
+        hidden: WantedHidden | None = None,
+        part: slice = EVERY_ORDER,
+    ) -> None:
+        self._how, self._full = how, full
+        # The prompts of a request replace this one.
+        self._request = generate_request(session, [0], method="decide", **(stream or {}))
+        self._model = decision_model_of(session) if how.prompt is None else None
+        self._source = evidence_source(session)
+        self._priors: dict[QuestionPrompt, OptionPrior | None] = {}
+        self._questions = questions
+        self._prompts: list[list[QuestionPrompt]] = [[] for _ in questions]
+        if self._model is not None:
+            _check_for_model(self._model, how, full, hidden)
+            self._asked = systemone_questions(questions)
+            return
+        n = len(questions)
+        hidden = hidden or WantedHidden(((),) * n, (True,) * n)
+        self._features = hidden.features
+        self._only_compares = only_compares(session)
+        self._readers: dict[int, FeatureReader] = {}  # of the questions with hidden states
+        self._apart = False  # whether the inputs of all questions are read together
+        self._groups: list[list[QuestionPrompt]] = []
+        self._embeds = [any(f.pooling == "embedding" for f in each) for each in hidden.features]
+        self._compared: list[Compared | None] = [
+            compared(question) if self._source is not None and (is_scored or embeds) else None
+            for question, is_scored, embeds in zip(
+                questions, hidden.is_scored, self._embeds, strict=True
+            )
+        ]
+        self._width = feature_width(session) if any(hidden.features) else 0
+        if self._only_compares:
+            for question, is_scored in zip(questions, hidden.is_scored, strict=True):
+                if is_scored:
+                    check_described(question)
+            return
+        may_search = may_search and self._source is None
+        self._prompts = []
+        for question, is_scored in zip(questions, hidden.is_scored, strict=True):
+            orders = orders_of(question, how.orders)[part] if is_scored else []
+            asked = [ask(question, how.answer_style, order) for order in orders]
+            if asked and may_search and _is_searched(question, how):
+                asked = [RenderedQuestion(question, (), ())]
+            self._prompts.append([QuestionPrompt(session, each, how) for each in asked])
+        every = list(itertools.chain.from_iterable(self._prompts))
+        self._priors = {each: self._prior(session, each.asked) for each in every}
+        self._readers = {
+            i: feature_reader(session, question, how, features)
+            for i, (question, features) in enumerate(zip(questions, hidden.features, strict=True))
+            if any(each.pooling != "embedding" for each in features)
+        }
+        is_shared = how.order == "input-first" or how.prompt is not None
+        self._apart = is_shared and len(self._readers) > 1
+        groups = [every] if is_shared else [[each] for each in every]
+        self._groups = [group for group in groups if group]
+
+    def _prior(self, session: Session, asked: RenderedQuestion) -> OptionPrior | None:
+        how = self._how
+        if how.prior != "options" or not 0 < len(asked.options) <= MAX_OPTIONS:
+            return None
+        shown = asked.options, asked.question, how.shots_of(asked.question)
+        key = how.order, how.format, how.answer_style, self._full, shown
+        return known_priors(session).get(key, OptionPrior)
+
+    def prior_runs(self, session: Session) -> Generator[Run[Any], ScoreResult, None]:
+        """Yield the run that measures the priors, unless all are known.
+
+        The scores of a request need the priors, so this comes before its run.
+        """
+        rules = SCORING_RULES if self._full else SCORING_RULES[:1]
+        prompts: list[ScoredPrompt] = []
+        unknown: list[tuple[QuestionPrompt, OptionPrior, str | None]] = []
+        for asked, prior in self._priors.items():
+            if prior is None or prior.numbers.keys() >= set(rules):
+                continue
+            inputs = CONTENT_FREE if asked.has_words else INPUTS
+            scored = self._scored([(asked, asked.tokens(session, each)) for each in inputs])
+            key = measurements.key_of(session, ScoreArgs([scored], self._full))
+            found = measurements.find(key, dict.fromkeys(rules, len(asked.asked.options)))
+            if found is not None:
+                prior.numbers |= {rule: np.array(found[rule]) for rule in rules}
+            else:
+                prompts.append(scored)
+                unknown.append((asked, prior, key))
+        if not unknown:
+            return
+        result = yield score_run(session, ScoreArgs(prompts, self._full))
+        scores = iter(result.scores)
+        for (asked, prior, key), prompt in zip(unknown, prompts, strict=True):
+            prior.measure([_in_own_order(asked, next(scores)) for _ in prompt.endings])
+            measurements.keep(key, {rule: prior.numbers[rule].tolist() for rule in rules})
+
+    def codes(self, place: int) -> list[str]:
+        """Return the labels of a question that are codes without a description."""
+        return [
+            option.label
+            for prompt in self._prompts[place][:1]
+            for option in prompt.asked.options
+            if not option.is_lettered and not option.description and is_code(option.label)
+        ]
+
+    def about(self, session: Session, given: Any, *, allowed_probability: bool = False) -> Asking:
+        """Return the request about an input for :func:`~eliza_ffi.decisions.input_text`."""
+        _ = session.ctx  # raises if the model is closed or belongs to the parent process
+        if self._model is not None:
+            return self._about_by_model(session, self._model, given, allowed_probability)
+        text = input_text(given)
+        readers = self._readers
+        tokens = tokens_of_prompts(session, text, [each.prompt for each in readers.values()])
+        wanted = {
+            i: reader.requests(self._generation(each.tokens), self._apart)
+            for (i, reader), each in zip(readers.items(), tokens, strict=True)
+        }
+        states = joined(each for requests in wanted.values() for each in requests.values())
+        prompts = [*states.values()]
+        for group in self._groups:
+            written = tokens_of_prompts(session, text, group)
+            prompts.append(self._scored(list(zip(group, written, strict=True))))
+        args = ScoreArgs(prompts, self._full, allowed_probability, self._evidence(text.strip()))
+        return Asking(args, partial(self._scores, wanted, states))
+
+    def _evidence(self, text: str) -> Callable[[Callable[[], None]], Evidence] | None:
+        """Return the function that compares an input with the options, if a source does that."""
+        is_read = self._only_compares or any(self._compared) or any(self._embeds)
+        if self._source is None or not is_read:
+            return None
+        if not text and not self._only_compares:  # the options' scores answer alone
+            return lambda check: no_evidence(self._compared)
+        return partial(self._source.read, text, self._compared)
+
+    def ahead(self, items: Iterable[T], input_of: Callable[[T], Any]) -> Iterable[T]:
+        """Return the same items, and let an encoder read the inputs of several together."""
+        source = self._source
+        if source is None:
+            return items
+        return reading_ahead(
+            items, lambda item: source.expect(input_text(input_of(item)).strip(), self._compared)
+        )
+
+    def _scored(self, written: Sequence[tuple[QuestionPrompt, QuestionTokens]]) -> ScoredPrompt:
+        """Return the request for prompts that begin in the same way."""
+        begin, rests = shared_beginning([each.tokens for _, each in written])
+        endings = [
+            Ending(rest, each.labels, prompt.k, each.lead)
+            for rest, (prompt, each) in zip(rests, written, strict=True)
+        ]
+        return ScoredPrompt(self._generation(begin), endings)
+
+    def _generation(self, tokens: list[int]) -> Any:
+        return replace(self._request, prompt_tokens=tokens)
+
+    def _scores(
+        self,
+        wanted: Mapping[int, Mapping[tuple[Pooling, ...], ScoredPrompt]],
+        requests: Mapping[StateKey, ScoredPrompt],
+        result: ScoreResult,
+    ) -> tuple[QuestionScores | Ranking, ...]:
+        each, rankings = iter(result.scores), iter(result.rankings)
+        found: list[QuestionScores | Ranking] = []
+        states: FoundStates = {
+            key: (request.hidden.layers, values)
+            for (key, request), values in zip(requests.items(), result.hidden, strict=True)
+            if request.hidden is not None
+        }
+        evidence: Evidence | None = result.evidence
+        for i, (prompts, features) in enumerate(zip(self._prompts, self._features, strict=True)):
+            hidden = None
+            if features:
+                rows = self._readers[i].found(wanted[i], states) if i in wanted else {}
+                nothing = np.zeros(0, np.float32)  # the embedding of an empty input
+                vector = evidence.vectors[i] if evidence and evidence.vectors else nothing
+                hidden = padded([rows.get(f, vector) for f in features], self._width)
+            if prompts and prompts[0].k is not None:
+                found.append(next(rankings))
+                continue
+            asked = self._compared[i]
+            found.append(
+                QuestionScores(
+                    tuple([_in_own_order(prompt, next(each)) for prompt in prompts]),
+                    tuple(filter(None, map(self._priors.__getitem__, prompts))),
+                    hidden,
+                    None if evidence is None else evidence.scores[i],
+                    asked is not None and asked.needs_threshold,
+                    asked is not None and asked.are_levels,
+                )
+            )
+        return tuple(found)
+
+    def _about_by_model(
+        self, session: Session, model: DecisionModel, given: Any, allowed_probability: bool
+    ) -> Asking:
+        """Return the request in a decision model's own format, whose template takes JSON."""
+        asked = model.ask(self._asked, given)
+        every = [prompt for question in asked for prompt in question.prompts]
+        if model.marked is not None:
+            prompts = [
+                ScoredPrompt(self._generation(list(each.tokens)), positions=each.read)
+                for each in every
+            ]
+            return Asking(ScoreArgs(prompts), partial(_model_scores, asked))
+        begin, rests = shared_beginning([list(each.tokens) for each in every])
+        labels = [label_tokens(session, each.read) for each in every]
+        prompt = ScoredPrompt(self._generation(begin), tuple(map(Ending, rests, labels)))
+        args = ScoreArgs([prompt], allowed_probability=allowed_probability)
+        return Asking(args, partial(_model_scores, asked))
+
+    def texts(self, session: Session, given: Any) -> list[str]:
+        """Return the text of the prompts, including control tokens, for inspection."""
+        return [
+            session.detokenize([*prompt.generation.prompt_tokens, *tokens], unparse_special=True)
+            for prompt in self.about(session, given).args.prompts
+            for tokens in ([ending.tokens for ending in prompt.endings] or [()])
+        ]
+
+
+def _check_for_model(
+    model: DecisionModel, how: PromptSettings, full: bool, hidden: WantedHidden | None
+) -> None:
+    if hidden is not None:
+        raise InvalidArgumentError(
+            f"the method head is not available for a decision model of type {model.type}"
+        )
+    if how != PromptSettings() or full:
+        raise InvalidArgumentError(
+            f"a decision model of type {model.type} has its own prompts, labels, orders "
+            "and scoring; omit these settings"
+        )
+
+
+def _in_own_order(prompt: QuestionPrompt, scores: EndingScores) -> OptionScores:
+    full = None if scores.full is None else prompt.of_options(scores.full)
+    return OptionScores(prompt.of_options(scores.constrained), full, scores.allowed_probability)
+
+
+def shared_beginning(prompts: Sequence[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Return the common first tokens of all prompts, and the remaining tokens of each prompt."""
+    common = commonprefix(prompts)
+    if not common:
+        raise InvalidArgumentError("the prompts of all questions must begin with the same token")
+    return list(common), [tokens[len(common) :] for tokens in prompts]
+
+
+def feature_reader(
+    session: Session, question: AskedQuestion, how: PromptSettings, features: Sequence[Feature]
+) -> FeatureReader:
+    """Return the reader of features of a question's prompt."""
+    prompt = QuestionPrompt(session, ask(question, how.answer_style), how)
+    return FeatureReader(session, prompt, features)
+
+
+def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> Run[ScoreResult]:
+    """Return the run of a scoring request.
+
+    `at_once` is the number of such runs that may run at the same time. None uses
+    :meth:`Session.decisions_at_once`.
+    """
+
+    def steps(run: Run[Any]) -> Generator[ScoreResult, None, None]:
+        yield Scoring(run, args).result()
+
+    at_most = session.decisions_at_once(at_once)
+    return Run(session, steps, slot_id=args.slot_id, at_most=at_most)
+
+
+def check_model(model: Any) -> None:
+    if isinstance(model, type) or not hasattr(model, "describe"):
+        raise wrong("model", "an open Model", model)
+
+
+def is_of_row(error: Exception) -> bool:
+    """Return whether an error concerns one row only, so that the other rows can continue.
+
+    An input that is malformed or too long concerns its row. A missing chat template or a failure
+    of the library concerns all rows.
+    """
+    is_of_input = isinstance(error, InvalidArgumentError | ContextFullError)
+    return is_of_input and not isinstance(error, ChatTemplateError)
+
+
+def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
+    """Return up to n orders of a question's options: as given, reversed, then rotations of both.
+
+    Over all rotations each option is at each position equally often. The levels of a score are
+    ranked, so a score has only the first two orders.
+    """
+    given = tuple(range(option_count(question)))
+    ways = (given, given[::-1])
+    rotations = range(1 if isinstance(question, Score) else len(given))
+    every = (way[k:] + way[:k] for k in rotations for way in ways)
+    return list(itertools.islice(dict.fromkeys(itertools.islice(every, 2 * n)), n))
+
+
+def _is_searched(question: AskedQuestion, how: PromptSettings) -> bool:
+    """Return whether only the most probable options of a question are found.
+
+    The search needs no list of the options in the prompt, and one order.
+    """
+    if not isinstance(question, Choice) or not question.has_many_options:
+        return False
+    return not question.lists_options and how.orders == 1 and how.answer_style == "text"
+
+
+def _model_scores(
+    asked: Sequence[QuestionPrompts], result: ScoreResult
+) -> tuple[QuestionScores, ...]:
+    """Return the scores of each question, averaged over its prompts, as a single order."""
+    values: Iterator[Any] = iter(result.hidden or [each.constrained for each in result.scores])
+    masses = iter([each.allowed_probability for each in result.scores])
+    scores = []
+    for question in asked:
+        n = len(question.prompts)
+        p = np.array(question.probabilities(list(itertools.islice(values, n))))
+        mass = mean_mass(itertools.islice(masses, n))
+        with np.errstate(divide="ignore"):
+            scores.append(QuestionScores((OptionScores(np.log(p), allowed_probability=mass),)))
+    return tuple(scores)

@@ -1,0 +1,269 @@
+"""Which answers to trust: certified thresholds, and sets of options that rarely miss the right one.
+
+:mod:`eliza_ffi.learning.thresholds` finds both, and explains their guarantees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..checks import (
+    check_kind,
+    check_known,
+    check_number,
+    check_several,
+    check_whole,
+    naming,
+    wrong,
+)
+from ..decisions.probabilities import Array
+from ..errors import InvalidArgumentError
+
+MAX_NEEDED = 10_000_000
+"""The largest number of labelled rows that :func:`certify` suggests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedThreshold:
+    """Hold the result of :func:`certify`.
+
+    Attributes
+    ----------
+    threshold : float or None
+        The lowest certified threshold. An answer is above it if its probability is at least
+        `threshold`. None if no threshold can be certified.
+    risk : float
+        The highest share of wrong answers above the threshold.
+    confidence : float
+        The lowest probability, over draws of the labelled rows, that the risk is kept.
+    n : int
+        The number of labelled rows.
+    n_above, n_wrong : int
+        The number of labelled rows above the threshold, and how many of them are wrong; 0 without a
+        threshold.
+    coverage : float
+        n_above / n, the share of labelled rows above the threshold; 0 without rows.
+    needed : int or None
+        If there is no threshold, the approximate number of labelled rows with which one could be
+        certified, if the most certain answers kept their observed error rate. Without rows, the
+        number that suffices if all answers are right. None if there is a threshold, or if no number
+        up to :data:`MAX_NEEDED` is enough.
+    frequencies : tuple of float, or None
+        If the risk is kept for each right option, how frequent the options are. The probabilities
+        are divided by these numbers before they are compared with the threshold. Otherwise few
+        answers are sure enough if their right option is rare. None if the risk is kept on average.
+    """
+
+    threshold: float | None
+    risk: float
+    confidence: float
+    n: int
+    n_above: int
+    n_wrong: int
+    coverage: float
+    needed: int | None
+    frequencies: tuple[float, ...] | None = None
+
+    def certifies(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether the answers are above the threshold, shape [n].
+
+        `probabilities` has the shape [n, n_options].
+        """
+        if self.threshold is None:
+            return np.full(len(np.asarray(probabilities)), False)
+        sure: NDArray[np.bool_] = of_answers(probabilities, self.frequencies) >= self.threshold
+        return sure
+
+    def __str__(self) -> str:
+        confidence = f"with {_percent(self.confidence)} confidence"
+        if self.threshold is not None:
+            divided = "" if self.frequencies is None else ", divided by the options' frequencies,"
+            each = "" if self.frequencies is None else ", whichever option is right"
+            return (
+                f"Trust answers with a probability{divided} of at least {self.threshold:g}: at "
+                f"most {_percent(self.risk)} of them are wrong{each}, {confidence}. In "
+                f"{self.n:,} labelled "
+                f"rows, {self.n_above:,} answers ({_percent(self.coverage)}) were above the "
+                f"threshold, and {self.n_wrong:,} of them were wrong."
+            )
+        if self.needed is None:
+            advice = (
+                "No practical number of rows is enough at the observed error rate of the most "
+                "certain answers. More examples for the fit, or a better model, can lower it."
+            )
+        elif not self.n:
+            advice = f"At least {self.needed:,} rows are needed."
+        else:
+            advice = (
+                f"About {self.needed:,} rows are needed if the most certain answers keep their "
+                "observed error rate."
+            )
+        return (
+            f"No threshold was found above which at most {_percent(self.risk)} of the answers are "
+            f"wrong, {confidence} ({self.n:,} labelled rows). {advice}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON data that :meth:`from_dict` can read."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_dict(cls, data: Any) -> CertifiedThreshold:
+        """Read the fields; name one that is missing, unknown, damaged or contradictory."""
+        data = _read_fields("a certified threshold", data, cls)
+        threshold, needed = data["threshold"], data["needed"]
+        n = check_whole("n", data["n"], 0)
+        n_above = check_whole("n_above", data["n_above"], 0, 0 if threshold is None else n)
+        coverage = check_number("coverage", data["coverage"], 0, 1)
+        if coverage != share_of(n_above, n):
+            with naming("coverage"):
+                raise InvalidArgumentError(
+                    f"coverage must be n_above / n, {share_of(n_above, n)}, got {coverage}"
+                )
+        if threshold is not None and needed is not None:
+            raise wrong("needed", "None, because there is a threshold", needed)
+        return cls(
+            threshold=None if threshold is None else _fraction("threshold", threshold),
+            risk=_fraction("risk", data["risk"]),
+            confidence=inner_fraction("confidence", data["confidence"]),
+            n=n,
+            n_above=n_above,
+            n_wrong=check_whole("n_wrong", data["n_wrong"], 0, n_above),
+            coverage=float(coverage),
+            needed=None if needed is None else check_whole("needed", needed, n + 1, MAX_NEEDED),
+            frequencies=_fractions("frequencies", data["frequencies"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConformalSets:
+    """Hold the result of :func:`conformal`, which turns probabilities into sets of options.
+
+    Attributes
+    ----------
+    threshold : float
+        1 - q: the sets contain all options whose probability is at least `threshold`. It is 0 if
+        there are too few labelled rows for `alpha`.
+    of_options : tuple of float, or None
+        If the sets contain the right option with the same probability whichever option is right,
+        the threshold of each option. The lowest one is `threshold`.
+    alpha : float
+        The highest probability that a set does not contain the right option.
+    n : int
+        The number of labelled rows.
+    n_options : int
+        The number of options of the question.
+    """
+
+    threshold: float
+    alpha: float
+    n: int
+    n_options: int
+    of_options: tuple[float, ...] | None = None
+
+    def sets(self, probabilities: ArrayLike) -> tuple[tuple[int, ...], ...]:
+        """Return the indices of the options in the set of each row, which can be empty.
+
+        `probabilities` has the shape [n, n_options].
+        """
+        least = self.threshold if self.of_options is None else np.array(self.of_options)
+        inside = np.asarray(probabilities) >= least
+        return tuple(tuple(np.flatnonzero(row).tolist()) for row in inside)
+
+    def intervals(self, probabilities: ArrayLike) -> tuple[range, ...]:
+        """Return the smallest range of options that contains the set of each row.
+
+        This is for ordered options, such as the levels of a score. An empty set is ``range(0)``.
+        """
+        sets = self.sets(probabilities)
+        return tuple(range(each[0], each[-1] + 1) if each else range(0) for each in sets)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON data that :meth:`from_dict` can read."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_dict(cls, data: Any) -> ConformalSets:
+        """Read the fields from JSON data, as :meth:`CertifiedThreshold.from_dict` does."""
+        data = _read_fields("a ConformalSets", data, cls)
+        n, alpha = check_whole("n", data["n"], 0), inner_fraction("alpha", data["alpha"])
+        threshold = _fraction("threshold", data["threshold"])
+        if threshold and rank_of(n, alpha) > n:
+            raise wrong("threshold", f"0, because {n} rows are too few for alpha", threshold)
+        n_options = check_whole("n_options", data["n_options"], 1)
+        of_options = _fractions("of_options", data["of_options"])
+        if of_options is not None and (len(of_options), min(of_options)) != (n_options, threshold):
+            with naming("of_options"):
+                raise InvalidArgumentError(
+                    f"of_options must be {n_options} thresholds, the lowest of them {threshold}"
+                )
+        return cls(
+            threshold=threshold, alpha=alpha, n=n, n_options=n_options, of_options=of_options
+        )
+
+
+def of_answers(probabilities: ArrayLike, frequencies: Sequence[float] | None = None) -> Array:
+    """Return the probability of the most probable option of each row, shape [n].
+
+    With `frequencies`, the answers stay the same, but each has the probability that it would have
+    if all options were equally frequent.
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    answers = p.argmax(axis=1)
+    if frequencies is not None:
+        p = p / np.asarray(frequencies)
+        p = p / p.sum(axis=1, keepdims=True)
+    result: Array = p[np.arange(len(p)), answers]
+    return result
+
+
+def rank_of(n: int, alpha: float) -> int:
+    """Return ceil((n + 1)(1 - alpha)) for the decimal number that alpha is written as.
+
+    With floats, 1 - alpha is often rounded, and the product of a whole rank is not whole.
+    """
+    return math.ceil((n + 1) * (1 - Fraction(repr(alpha))))
+
+
+def share_of(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _fraction(name: str, value: Any) -> float:
+    return float(check_number(name, value, 0, 1))
+
+
+def _fractions(name: str, values: Any) -> tuple[float, ...] | None:
+    if values is None:
+        return None
+    return tuple(_fraction(name, each) for each in check_several(name, values, "a list of numbers"))
+
+
+def inner_fraction(name: str, value: Any) -> float:
+    """Check that a value is a number above 0 and below 1."""
+    number = _fraction(name, value)
+    if not 0 < number < 1:
+        raise wrong(name, "above 0 and below 1", value)
+    return number
+
+
+def _read_fields(what: str, data: Any, kind: type[Any]) -> Mapping[str, Any]:
+    """Return a mapping after checking that it has exactly the fields of a dataclass."""
+    found: Mapping[str, Any] = check_kind(what, data, Mapping, "an object")
+    names = [each.name for each in fields(kind)]
+    check_known(what, found, names)
+    for name in names:
+        if name not in found:
+            raise InvalidArgumentError(f"the field {name!r} of {what} is missing")
+    return found

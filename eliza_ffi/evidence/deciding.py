@@ -1,0 +1,642 @@
+"""Check the settings of decisions, prepare their plans, and convert scores to answers.
+
+A :class:`DecisionPlan` has everything that depends only on the questions, the settings and the
+model. A session keeps the plans of recent calls, so that an equal call only tokenizes its input.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from .._lazy import Recent, once_for_each
+from ..checks import check_flag, check_number, check_one_of, check_whole
+from ..decisions.answers import (
+    Answer,
+    Decision,
+    DecisionUsage,
+    MultiLabelAnswer,
+    SingleAnswer,
+    answer_of,
+    collect,
+    expand,
+    name_of,
+    ranked_answer,
+)
+from ..decisions.examples import named_questions
+from ..decisions.fingerprint import fingerprint_once
+from ..decisions.models.model_asking import decision_model_of
+from ..decisions.probabilities import Array
+from ..decisions.prompt_settings import PromptArguments, PromptSettings
+from ..decisions.prompts import ask, input_text
+from ..decisions.questions import Choice, MultiLabel, Question, values_of
+from ..decisions.wire import as_questions
+from ..errors import ChatTemplateError, ElizaError, InvalidArgumentError, NotSupportedError
+from ..library.protocol import Ranking
+from ..session.options import CacheOptions
+from ..session.requests import check_keywords
+from ..session.run import Run
+from ..session.scoring import ScoreResult, ranking_of
+from ..session.task import Task
+from .asking import EVERY_ORDER, QuestionPlan, WantedHidden, is_of_row, orders_of, score_run
+from .auto_prompts import N_SAMPLE, prompt_settings_runs, sample_of
+from .calibration import Calibration, as_calibration, scoring_of, wording_hash
+from .comparing import check_comparable, has_source, only_compares, warn_of_names
+from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
+from .scoring import QuestionScores, ScoringRule
+from .stopping import AT_ONCE, has_margin
+from .think_budget import ThinkBudget, certainty
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+T = TypeVar("T")
+
+OnScores = Callable[[Sequence[Any], Sequence[Any]], Any]
+"""Takes the log-probabilities and the scores of each question."""
+
+logger = logging.getLogger("eliza_ffi")
+
+METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
+"""Keywords of the methods themselves, to suggest if one is misspelt."""
+
+MAX_PLANS, MAX_PROMPTS, MAX_OPTIONS = 64, 256, 4096
+"""The number of plans that a session keeps, and of prompts and options of each of them."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Hold the settings of a decision.
+
+    Attributes
+    ----------
+    think : int
+        Maximum number of tokens of the reasoning before the questions; 0 = no reasoning.
+    think_below : float
+        Reason only if an answer has a lower probability than this; 1 = always.
+    think_share : float
+        The largest share of the decisions that may reason.
+    budget : ThinkBudget
+        Counts these decisions.
+    fitted : Calibration or None
+        The calibration as it was given, before another wording of the questions changed it.
+    recentring : Recentring or None
+        Re-centres the calibration on single inputs, for another wording of the questions.
+    hidden : WantedHidden or None
+        The hidden states to read if the calibration needs none.
+    stream : mapping
+        The settings of the stream: slot and cache.
+    """
+
+    how: PromptSettings = field(default_factory=PromptSettings)
+    scoring: ScoringRule = "constrained"
+    calibration: Calibration | None = None
+    allowed_probability: bool = False
+    min_probability: float = 0.0
+    think: int = 0
+    stream: Mapping[str, Any] = field(default_factory=dict)
+    abstain: Literal["risk"] | None = None
+    think_below: float = 1.0
+    think_share: float = 1.0
+    budget: ThinkBudget = field(default_factory=ThinkBudget, compare=False)
+    fitted: Calibration | None = None
+    recentring: Recentring | None = None
+    hidden: WantedHidden | None = None
+
+    def thinks_after(self, decision: Decision) -> bool:
+        """Count a decision without reasoning, and return whether the model should reason."""
+        is_uncertain = self.think_below == 1 or certainty(decision) < self.think_below
+        return self.budget.allows(is_uncertain, self.think_share)
+
+    @property
+    def is_calibrated(self) -> bool:
+        return self.calibration is not None and not self.calibration.is_prior
+
+    @property
+    def needs_full(self) -> bool:
+        """Whether full scores are needed, which require whole rows of logits."""
+        if self.calibration is not None:
+            return self.calibration.needs_whole_rows
+        return self.scoring != "constrained"
+
+    def described(self) -> dict[str, Any]:
+        """Return everything that affects the answers to a question, as JSON."""
+        how, calibration = self.how, self.fitted
+        prompts = how.described()
+        del prompts["prompt"]
+        return {
+            **prompts,
+            "wording": wording_hash(how.prompt),
+            "examples": [[shot.text, shot.option] for _, each in how.examples for shot in each],
+            "scoring": self.scoring,
+            "calibration": None if calibration is None else calibration.digest,
+            "allowed_probability": self.allowed_probability,
+            "min_probability": self.min_probability,
+            "abstain": self.abstain,
+            "think": self.think,
+            "think_below": self.think_below,
+            "think_share": self.think_share,
+        }
+
+    @property
+    def may_search(self) -> bool:
+        """Whether the most probable options can be found without the scores of all."""
+        return (
+            self.scoring == "constrained"
+            and self.calibration is None
+            and not self.allowed_probability
+        )
+
+
+class DecideSettings(PromptArguments, total=False):
+    """The keyword arguments that :meth:`Model.decide <eliza_ffi.Model.decide>` and others share."""
+
+    examples: Any
+    scoring: ScoringRule | None
+    calibration: Calibration | str | os.PathLike[str] | None
+    allowed_probability: bool
+    min_probability: float
+    abstain: Literal["risk"] | None
+    think: int
+    think_below: float
+    think_share: float
+    cache: CacheOptions | None
+
+
+class DecideOptions(DecideSettings, total=False):
+    """The keyword arguments of :meth:`Model.decide <eliza_ffi.Model.decide>`."""
+
+    timeout: float | None
+
+
+class DecideManyOptions(DecideSettings, total=False):
+    """The keyword arguments of :meth:`Model.decide_many <eliza_ffi.Model.decide_many>`."""
+
+    progress: Callable[[int, int | None], Any] | None
+    max_concurrency: int | None
+    return_exceptions: bool
+
+
+def can_abstain(given: Mapping[str, Any]) -> bool:
+    """Return whether a decision with these keyword arguments can abstain."""
+    return bool(given.get("min_probability")) or given.get("abstain") is not None
+
+
+def refuse_input_prior(given: Mapping[str, Any]) -> None:
+    """Raise InvalidArgumentError for ``prior="inputs"``, which only many inputs together have."""
+    if isinstance(prior := given.get("prior"), str) and prior == "inputs":
+        raise InvalidArgumentError('prior="inputs" needs several inputs: use decide_many()')
+
+
+def settings_for(
+    session: Session,
+    questions: Sequence[Question],
+    given: Mapping[str, Any],
+    *,
+    method: str = "decide",
+    inputs: Sequence[Any] | None = None,
+) -> Settings:
+    """Check the keyword arguments of `method`, as in :class:`DecideSettings`.
+
+    A setting that is None comes from the calibration. Without a calibration it has its default.
+    `inputs` is a sample of the inputs if the questions are asked about several, otherwise None.
+
+    InvalidArgumentError is raised if a setting is out of range, or the calibration is for another
+    model, other questions or other settings. `think` must be 0 with a calibration, which is fitted
+    without reasoning, and for a decision model, which cannot reason. ``abstain="risk"`` needs a
+    calibration that was fitted with a risk.
+    """
+    return Task(session, _settings_runs(session, questions, given, method, inputs)).run()
+
+
+def _settings_runs(
+    session: Session,
+    questions: Sequence[Question],
+    given: Mapping[str, Any],
+    method: str,
+    inputs: Sequence[Any] | None,
+) -> Generator[Run[Any], Any, Settings]:
+    check_keywords(method, given, DecideSettings.__annotations__.keys(), METHOD_KEYWORDS)
+    refuse_input_prior(given)
+    allowed_probability = check_flag("allowed_probability", given.get("allowed_probability", False))
+    min_probability = check_number("min_probability", given.get("min_probability", 0.0), 0, 1)
+    fitted = as_calibration(given.get("calibration"))
+    calibration = None if fitted is None else in_other_words(fitted, questions)
+    scoring = scoring_of(calibration, given.get("scoring"))
+    prompts = {name: given[name] for name in PromptArguments.__annotations__ if name in given}
+    how = yield from prompt_settings_runs(
+        session,
+        questions,
+        prompts,
+        examples=given.get("examples"),
+        calibration=calibration,
+        inputs=inputs,
+    )
+    if calibration is not None:
+        calibration.check(fingerprint_once(session), questions, how)
+    decision_model = decision_model_of(session) if how.prompt is None else None
+    if allowed_probability and decision_model is not None and decision_model.marked is not None:
+        raise InvalidArgumentError(
+            f"allowed_probability is not available for a decision model of type "
+            f"{decision_model.type}, which has no labels"
+        )
+    abstain = given.get("abstain")
+    if abstain is not None:
+        check_one_of("abstain", abstain, ("risk",))
+        if calibration is None or not calibration.can_certify:
+            raise InvalidArgumentError(
+                'abstain="risk" needs a calibration with a certified threshold for these '
+                "questions: pass risk= to calibrate()"
+            )
+    think = given.get("think", 0)
+    below = check_number("think_below", given.get("think_below", 1.0), 0, 1)
+    share = check_number("think_share", given.get("think_share", 1.0), 0, 1)
+    cache = given.get("cache")
+    stream = {} if cache is None else {"cache": cache}
+    think = check_whole("think", think, 0)
+    if think:
+        if calibration is not None:
+            raise InvalidArgumentError(
+                "think must be 0 with a calibration, because calibrations are fitted without "
+                "reasoning"
+            )
+        if decision_model_of(session) is not None:
+            raise InvalidArgumentError("think must be 0 for a decision model, which cannot reason")
+        if only_compares(session):
+            raise InvalidArgumentError(
+                "think must be 0 for an encoder or a reranker, which cannot generate text"
+            )
+    elif (below, share) != (1.0, 1.0):
+        raise InvalidArgumentError("think_below and think_share need think: the number of tokens")
+    recentring = None
+    if calibration is not None and calibration is not fitted:
+        recentring = yield from _recentring_runs(
+            session, questions, calibration, how, method, inputs
+        )
+    return Settings(
+        how=how,
+        scoring=scoring,
+        calibration=calibration,
+        allowed_probability=allowed_probability,
+        min_probability=min_probability,
+        think=think,
+        stream=stream,
+        abstain=abstain,
+        think_below=below,
+        think_share=share,
+        budget=ThinkBudget.of(session) if inputs is None else ThinkBudget(),
+        fitted=fitted,
+        recentring=recentring,
+    )
+
+
+def _recentring_runs(
+    session: Session,
+    questions: Sequence[Question],
+    calibration: Calibration,
+    how: PromptSettings,
+    method: str,
+    inputs: Sequence[Any] | None,
+) -> Generator[Run[Any], Any, Recentring | None]:
+    """Warn of another wording, and re-centre the heads on a sample of inputs or on later ones."""
+    named = named_questions(questions)
+    pairs = zip(named, calibration.questions, strict=True)
+    names = ", ".join(repr(name) for (name, _), each in pairs if each.recentred is not None)
+    warning = f"{method}: the calibration was fitted for another wording of {names}"
+    wanted = calibration.wanted_hidden
+    if wanted is None or not calibration.needs_inputs or only_compares(session):
+        logger.warning("%s; measure it with evaluate", warning)
+        return None
+    if inputs is None or len(inputs) < N_INPUTS:
+        known, digest = known_recentrings(session), calibration.digest
+        if known.find(digest) is None:
+            logger.warning("%s; %d inputs re-centre its head", warning, N_INPUTS)
+        return known.get(digest, lambda: Recentring(calibration))
+    logger.warning("%s; its head is re-centred on %d inputs", warning, N_INPUTS)
+    recentring = Recentring(calibration)
+    hidden = replace(wanted, is_scored=(False,) * len(named))
+    plan = QuestionPlan(session, [question for _, question in named], how, hidden=hidden)
+    for i, given in enumerate(inputs):
+        try:
+            asking = plan.about(session, given)
+            result = yield score_run(session, asking.args)
+        except ElizaError as error:
+            if not is_of_row(error):
+                raise
+        else:
+            recentring.add(str(i), asking.scores(result))
+    return recentring
+
+
+class DecisionPlan:
+    """Questions and the settings of their decisions, prepared for any input."""
+
+    def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
+        self.questions, self.settings = questions, settings
+        self._expanded = [expand(question) for question in questions]
+        self.every = [each for expanded in self._expanded for each in expanded]
+        self._stages: dict[int, QuestionPlan] = {}
+        if settings.calibration is None:
+            for each in self.every:
+                check_comparable(session, each)
+        self.compares, self.has_source = only_compares(session), has_source(session)
+        if self.has_source:
+            warn_of_names(session, self.every)
+        self.stage(session, 0)
+
+    @property
+    def questions_text(self) -> str:
+        return "\n\n".join(ask(each).text for each in self.every)
+
+    def stage(self, session: Session, begin: int) -> QuestionPlan:
+        """Return the plan for the orders from `begin` on: :data:`AT_ONCE` if they may end early."""
+        settings, calibration = self.settings, self.settings.calibration
+        stops_early = calibration is not None and calibration.stops_early
+        if begin not in self._stages:
+            self._stages[begin] = QuestionPlan(
+                session,
+                self.every,
+                settings.how,
+                full=settings.needs_full,
+                stream=settings.stream,
+                may_search=settings.may_search,
+                hidden=(calibration and calibration.wanted_hidden) or settings.hidden,
+                part=slice(begin, begin + AT_ONCE) if stops_early else EVERY_ORDER,
+            )
+        return self._stages[begin]
+
+    def batch_runs(self, session: Session) -> Generator[Run[Any], Any, None]:
+        """Yield the run that measures the questions before a batch, if there is one."""
+        yield from self.stage(session, 0).prior_runs(session)
+
+    def codes(self, place: int) -> list[str]:
+        """Return the options of a question whose names are codes that the model must read."""
+        return [] if self.has_source else self._stages[0].codes(place)
+
+    def ahead(
+        self, session: Session, items: Iterable[T], input_of: Callable[[T], Any]
+    ) -> Iterable[T]:
+        """Return the same items, and let an encoder read the inputs of several together."""
+        return self.stage(session, 0).ahead(items, input_of)
+
+    def runs(
+        self,
+        session: Session,
+        given: Any,
+        at_once: int | None = None,
+        *,
+        with_mass: bool = False,
+        on_scores: OnScores | None = None,
+    ) -> Generator[Run[ScoreResult], ScoreResult, tuple[Decision, list[float | None]]]:
+        """Yield the runs of a decision, whose results are sent.
+
+        There is one run, or one for each :data:`AT_ONCE` orders until all questions have enough.
+        `at_once` is as for :func:`~eliza_ffi.evidence.asking.score_run`. `on_scores` is called with
+        the log-probabilities and the scores of each question. Returns the decision, and the allowed
+        probability of each question, which `with_mass` requests.
+        """
+        start = time.perf_counter()
+        recentring, calibration = self.settings.recentring, self.settings.calibration
+        if recentring is not None:
+            calibration = recentring.calibration  # the same for the whole decision
+        with_mass = with_mass or self.settings.allowed_probability
+        total: ScoreResult | None = None
+        found: list[Any] = []
+        read: list[Any] = [None] * len(self.every)
+        logs: list[Array | None] = [None] * len(self.every)
+        for begin in itertools.count(0, AT_ONCE):
+            stage = self.stage(session, begin)
+            asking = stage.about(session, given, allowed_probability=with_mass)
+            yield from stage.prior_runs(session)
+            result = yield score_run(session, asking.args, at_once)
+            new = asking.scores(result)
+            found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
+            total = result if total is None else _sum(total, result)
+            for place, scores in enumerate(found):
+                # A question that ended earlier keeps its answer while the others go on.
+                if read[place] is None:
+                    logs[place], is_over = self._read(place, scores, calibration)
+                    read[place] = scores if is_over else None
+            if None not in read:
+                break
+        assert total is not None
+        usage = DecisionUsage(
+            input_tokens=total.prompt_tokens,
+            cached_tokens=total.cached_tokens,
+            forward_passes=total.forward_passes,
+            seconds=time.perf_counter() - start,
+        )
+        if recentring is not None:
+            recentring.add(input_text(given), read)
+        if on_scores is not None:
+            on_scores(logs, read)
+        pairs = enumerate(zip(read, logs, strict=True))
+        singles = [self._answer(place, *each, calibration) for place, each in pairs]
+        answers: list[Answer] = []
+        begin = 0
+        for question, expanded in zip(self.questions, self._expanded, strict=True):
+            parts = range(begin, begin := begin + len(expanded))
+            answers.append(self._collected(question, parts, [singles[i] for i in parts]))
+        decision = Decision(tuple(answers), usage, self.settings.is_calibrated)
+        return decision, [getattr(scores, "allowed_probability", None) for scores in read]
+
+    def _read(
+        self, place: int, scores: QuestionScores | Ranking, calibration: Calibration | None
+    ) -> tuple[Array | None, bool]:
+        """Return the log-probabilities of a question's options, and whether they are final."""
+        if isinstance(scores, Ranking):
+            return None, True
+        if calibration is None:
+            return scores.log_probabilities(self.settings.scoring), True
+        fitted = calibration.questions[place]
+        logs = fitted.apply(scores, calibration.scoring)
+        n_orders = len(orders_of(fitted.asked, calibration.orders))
+        is_last = not scores.orders or len(scores.orders) == n_orders
+        return logs, is_last or has_margin(fitted, logs)
+
+    def _answer(
+        self,
+        place: int,
+        scores: QuestionScores | Ranking,
+        logs: Array | None,
+        calibration: Calibration | None,
+    ) -> SingleAnswer:
+        settings, question = self.settings, self.every[place]
+        if logs is None:
+            assert isinstance(question, Choice) and isinstance(scores, Ranking)
+            return ranked_answer(question, scores, settings.min_probability)
+        assert isinstance(scores, QuestionScores)
+        certificate = self._certificate(place, logs)
+        if calibration is not None:
+            certificate["unfamiliar"] = calibration.questions[place].is_unfamiliar(scores)
+        if isinstance(question, Choice) and question.has_many_options:
+            ranking = ranking_of(logs, question.top)
+            return ranked_answer(question, ranking, settings.min_probability, **certificate)
+        mass = scores.allowed_probability if settings.allowed_probability else None
+        p = np.exp(logs).tolist()
+        return answer_of(question, p, mass, settings.min_probability, **certificate)
+
+    def _certificate(self, place: int, logs: Array) -> dict[str, Any]:
+        """Return what the calibration knows about the risk of an answer, as fields of it."""
+        calibration = self.settings.calibration
+        fitted = None if calibration is None else calibration.questions[place]
+        if fitted is None or fitted.threshold is None or fitted.sets is None:
+            return {}
+        p = np.exp(logs)
+        certified = bool(fitted.threshold.certifies(p[None])[0])
+        (places,) = fitted.sets_of(p[None])
+        return {
+            "abstained": self.settings.abstain == "risk" and not certified,
+            "certified": certified,
+            "prediction_set": tuple(self.every[place].values[i] for i in places),
+        }
+
+    def _collected(
+        self, question: Question, parts: range, answers: Sequence[SingleAnswer]
+    ) -> Answer:
+        """Return the answer to a question from the answers to its parts."""
+        settings, calibration = self.settings, self.settings.calibration
+        answer = collect(question, answers)
+        found = None if calibration is None else calibration.threshold_of_labels(parts)
+        if not isinstance(answer, MultiLabelAnswer) or found is None:
+            return answer
+        certified = found.threshold is not None and answer.probability >= found.threshold
+        if settings.abstain == "risk":  # the labels' own certificates say nothing about the whole
+            least = min(max(each.distribution) for each in answers)
+            abstained = not certified or least < settings.min_probability
+            answer = replace(answer, abstained=abstained)
+        return replace(answer, certified=certified)
+
+    def never_certified(self) -> list[str]:
+        """Return the names of the questions whose answers always abstain for the risk.
+
+        No threshold was certified for them, so that ``abstain="risk"`` leaves every answer empty.
+        """
+        calibration = self.settings.calibration
+        if self.settings.abstain != "risk" or calibration is None:
+            return []
+        names = []
+        begin = 0
+        for i, (question, expanded) in enumerate(zip(self.questions, self._expanded, strict=True)):
+            parts = range(begin, begin := begin + len(expanded))
+            of_one = calibration.questions[parts[0]].threshold
+            found = calibration.threshold_of_labels(parts) or of_one
+            if found is not None and found.threshold is None:
+                names.append(name_of(question.name, i))
+        return names
+
+    def texts(self, session: Session, given: Any) -> list[str]:
+        """Return the texts of the prompts, one for each question and order."""
+        return QuestionPlan(session, self.every, self.settings.how).texts(session, given)
+
+
+def never_certified_text(names: Sequence[str]) -> str:
+    return (
+        f"the calibration certified no threshold for {', '.join(map(repr, names))}, so that with "
+        'abstain="risk" all of these answers are empty; calibrate with more rows or a higher risk'
+    )
+
+
+def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:
+    """Return a result with the counts of both."""
+    return replace(
+        a,
+        prompt_tokens=a.prompt_tokens + b.prompt_tokens,
+        cached_tokens=a.cached_tokens + b.cached_tokens,
+        forward_passes=-1 if b.forward_passes < 0 else a.forward_passes + b.forward_passes,
+    )
+
+
+def plan_of(
+    model: Any,
+    questions: Any,
+    given: Mapping[str, Any],
+    method: str = "decide",
+    inputs: Iterable[Any] | None = None,
+) -> DecisionPlan:
+    """Return the plan of a decision, which is kept for the next one with equal arguments.
+
+    `given` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
+    asked about several.
+    """
+    return Task(model.session, plan_runs(model, questions, given, method, inputs)).run()
+
+
+def plan_runs(
+    model: Any,
+    questions: Any,
+    given: Mapping[str, Any],
+    method: str = "decide",
+    inputs: Iterable[Any] | None = None,
+) -> Generator[Run[Any], Any, DecisionPlan]:
+    """Do the same as :func:`plan_of`; yield the runs that the settings need, if any."""
+    session: Session = model.session
+    _ = session.ctx  # raises if the model is closed or belongs to the parent process
+    asked = as_questions(questions)
+
+    key = None if inputs is not None else _key(session, asked, given)
+    known = None if key is None else _known_plans(session).find((method, *key))
+    if known is None:
+        sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
+        settings = yield from _settings_runs(session, asked, given, method, sample)
+        plan = DecisionPlan(session, asked, settings)
+        if inputs is not None and (names := plan.never_certified()):
+            logger.warning("%s: %s", method, never_certified_text(names))
+        if inputs is not None:  # otherwise several inputs at once would measure them
+            yield from plan.batch_runs(session)
+    else:
+        plan = known
+    return plan if key is None else _known_plans(session).get((method, *key), lambda: plan)
+
+
+def _key(
+    session: Session, asked: tuple[Question, ...], given: Mapping[str, Any]
+) -> tuple[Hashable, ...] | None:
+    """Return what a plan depends on.
+
+    None if it depends on files, cannot be compared, or has too many prompts to keep.
+    """
+    depends_on_file = isinstance(given.get("calibration"), str | os.PathLike)
+    if depends_on_file or given.get("examples") is not None:
+        return None
+    if decision_model_of(session) is not None:  # it also depends on the sources of the questions
+        return None
+    orders = given.get("orders")
+    if orders is None:
+        orders = getattr(given.get("calibration"), "orders", 1)
+    n_asked = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in asked])
+    options = [option for each in asked for option in values_of(each)]
+    is_large = len(options) > MAX_OPTIONS
+    if is_large or not isinstance(orders, int) or n_asked * orders > MAX_PROMPTS:
+        return None
+    # The plan holds its calibration, so no other one has the same id.
+    values = [id(value) if isinstance(value, Calibration) else value for value in given.values()]
+    second = int(time.time()) if _reads_clock(session) else None
+    # True differs from 1, and a member of an enumeration from the string that it is equal to.
+    key = (asked, second, *given, *map(type, (*options, *given.values())), *values)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+@once_for_each
+def _known_plans(session: Session) -> Recent[DecisionPlan]:
+    return Recent(MAX_PLANS)
+
+
+@once_for_each
+def _reads_clock(session: Session) -> bool:
+    try:
+        source = session.chat().template.source
+    except (ChatTemplateError, NotSupportedError):
+        return False
+    return "strftime_now" in source or "datetime" in source

@@ -1,0 +1,65 @@
+"""Whether an input is like the examples that a head was fitted to.
+
+The measure is the distance of the input's features from the mean of the examples, in the direction
+of texts of all kinds. :mod:`eliza_ffi.learning.familiarity` fits the direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import check_number
+from ..decisions.probabilities import Array
+from ..errors import InvalidArgumentError
+from .features import Floats
+from .heads import packed, unpacked
+
+
+@dataclass(frozen=True, eq=False)
+class Familiarity:
+    """A direction in the features of a head.
+
+    Attributes
+    ----------
+    mean : array of float32, shape [n_features, n_embd]
+        Of the examples.
+    weights : array of float32, shape [n_features, n_embd]
+    threshold : float
+        Inputs with a larger distance are unfamiliar.
+    """
+
+    mean: Floats
+    weights: Floats
+    threshold: float
+
+    def distances(self, rows: NDArray[Any]) -> Array:
+        """Return the distances, shape [n], of features [n_features, n, n_embd]."""
+        moved = np.asarray(rows, dtype=np.float64) - self.mean[:, None]
+        distances: Array = np.einsum("lne,le->n", moved, self.weights)
+        return distances
+
+    def is_unfamiliar(self, hidden: Floats) -> bool:
+        """Return whether an input with these features, [n_features, n_embd], is unfamiliar."""
+        return bool(self.distances(hidden[:, None])[0] > self.threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON data. The arrays are base64 of little-endian float32."""
+        arrays = {name: packed(getattr(self, name)) for name in ("mean", "weights")}
+        return {**arrays, "threshold": self.threshold}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], n_features: int) -> Familiarity:
+        """Read the result of :meth:`to_dict`; raise KeyError if a field is missing."""
+        mean, weights = (unpacked(name, data[name]) for name in ("mean", "weights"))
+        if not mean.size or mean.size % n_features or weights.size != mean.size:
+            raise InvalidArgumentError(
+                f"familiarity: {mean.size} means and {weights.size} weights do not belong to "
+                f"{n_features} features"
+            )
+        threshold = float(check_number("the threshold", data["threshold"]))
+        return cls(mean.reshape(n_features, -1), weights.reshape(n_features, -1), threshold)

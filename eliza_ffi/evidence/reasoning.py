@@ -1,0 +1,138 @@
+"""Decisions as tasks, after reasoning about the input if requested.
+
+The model reads the input and all questions, and writes its reasoning once. The reasoning then
+becomes a part of the input:
+
+    {input}
+
+    Reasoning:
+    {reasoning}
+
+So all questions share one reasoning, and their probabilities are conditional on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..chat.template import Messages
+from ..decisions.answers import Decision
+from ..decisions.prompts import input_text
+from ..errors import NoChatTemplateError
+from ..session.requests import generate_request
+from ..session.run import Run
+from ..session.task import Task
+from ..session.thinking import FinishedReasoning, Reasoning
+from .deciding import DecisionPlan, OnScores, plan_runs
+from .doubts import Doubts
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+HEAD = "Reasoning:"
+
+
+def decision_task(
+    session: Session,
+    given: Any,
+    plan: DecisionPlan,
+    timeout: float | None = None,
+    at_once: int | None = None,
+    doubts: Doubts | None = None,
+    on_scores: OnScores | None = None,
+) -> Task[Decision]:
+    """Return the task that answers the questions of a prepared plan about an input.
+
+    `at_once` and `on_scores` are as for :meth:`.DecisionPlan.runs`; `doubts` counts the answer.
+    """
+    return Task(session, _runs(session, given, plan, at_once, doubts, on_scores), timeout)
+
+
+def question_task(
+    model: Any,
+    given: Any,
+    questions: Any,
+    settings: Mapping[str, Any],
+    timeout: float | None = None,
+) -> Task[Decision]:
+    """Return the task that answers questions about an input, with the arguments of `decide`.
+
+    If the settings must be measured first, the measurement is a part of the task.
+    """
+
+    def runs() -> Generator[Run[Any], Any, Decision]:
+        plan = yield from plan_runs(model, questions, settings)
+        return (yield from _runs(model.session, given, plan))
+
+    return Task(model.session, runs(), timeout)
+
+
+def prompts_task(
+    model: Any, given: Any, questions: Any, settings: Mapping[str, Any]
+) -> Task[list[str]]:
+    """Return the task that writes the prompts of :func:`question_task`."""
+
+    def runs() -> Generator[Run[Any], Any, list[str]]:
+        plan = yield from plan_runs(model, questions, settings, "decision_prompts")
+        return plan.texts(model.session, given)
+
+    return Task(model.session, runs())
+
+
+def _runs(
+    session: Session,
+    given: Any,
+    plan: DecisionPlan,
+    at_once: int | None = None,
+    doubts: Doubts | None = None,
+    on_scores: OnScores | None = None,
+) -> Generator[Run[Any], Any, Decision]:
+    settings = plan.settings
+    with_mass = doubts is not None and doubts.wants_mass()
+    reasoning = reasoning_run(session, given, plan) if settings.think else None
+    thinks_sometimes = (settings.think_below, settings.think_share) != (1.0, 1.0)
+    if reasoning is None or thinks_sometimes:
+        decision, masses = yield from plan.runs(
+            session, given, at_once, with_mass=with_mass, on_scores=on_scores
+        )
+    if reasoning and (not thinks_sometimes or settings.thinks_after(decision)):
+        text = (yield reasoning).text
+        reasoned = with_reasoning(given, text)
+        decision, masses = yield from plan.runs(session, reasoned, at_once, with_mass=with_mass)
+        decision = replace(decision, reasoning=text)
+    if doubts is not None:
+        doubts.add(decision, masses)
+    return decision
+
+
+def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
+    """Return how many inputs of a batch are worked on at the same time; `asked` were requested.
+
+    Reasonings share forward passes like any generated text, so all slots can be in use. The
+    decisions after them have a limit of their own (`score_run`).
+    """
+    return session.at_once(asked) if think else session.decisions_at_once(asked)
+
+
+def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[FinishedReasoning]:
+    """Return the run that lets the model reason about an input and its questions."""
+    plan.stage(session, 0).about(session, given)  # checks the input before the model reasons
+    text = f"{input_text(given).strip()}\n\n{plan.questions_text}"
+    messages: Messages = [{"role": "user", "content": text}]
+    try:
+        prompt: Any = session.chat().tokens(messages)
+    except NoChatTemplateError:
+        prompt = text + "\n"
+    request = generate_request(session, prompt, method="decide", **plan.settings.stream)
+    reasoning = Reasoning(session, request, plan.settings.think)
+
+    def steps(run: Run[Any]) -> Generator[Any, None, None]:
+        yield (yield from reasoning.steps(run))
+
+    return Run(session, steps, slot_id=request.slot_id)
+
+
+def with_reasoning(given: Any, reasoning: str) -> str:
+    return f"{input_text(given).strip()}\n\n{HEAD}\n{reasoning}"

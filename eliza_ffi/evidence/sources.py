@@ -1,0 +1,316 @@
+r"""Encoders and rerankers as sources: they compare an input with the descriptions of the options.
+
+**Similarity.** An encoder turns a text into a unit vector. The vector of an option is the
+normalized mean of up to four: its label (unless it is a code) and its description, each as it is
+and as "This text is about ...". With the cosine of this vector and the input's vector,
+
+.. math:: \log p_c = \cos(x, o_c) / T - \log \sum_k \exp(\cos(x, o_k) / T)
+
+T is :data:`TEMPERATURE`. The vectors of the options are computed once for each question.
+
+**Relevance.** A reranker reads the input together with the description of an option, or with its
+label if there is none, and returns how relevant the description is. The log-probabilities are the
+log-softmax of these values.
+
+Both are named in docs/explanation/accuracy.md with the measurements behind their constants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from .._lazy import Recent, once_for_each
+from ..checks import wrong
+from ..decisions.probabilities import Array, Floats
+from ..decisions.prompts import is_code
+from ..errors import ElizaError
+from .families import Prefixes, prefixes
+
+if TYPE_CHECKING:
+    from ..library.binding import CffiBinding
+    from ..session.session import Session
+
+T = TypeVar("T")
+
+TEMPERATURE = 0.05
+"""The cosines are divided by this."""
+
+FORMS = ("{}", "This text is about {}.")
+"""How the label and the description of an option are written for an encoder."""
+
+GENERAL_QUESTION = "What is this text about?"
+"""The question in the prefix of an input whose vector is only for a head."""
+
+N_TEXTS = 32
+"""The maximum number of texts in a call of the library, which cannot be cancelled."""
+
+N_UPCOMING = 4 * N_TEXTS
+"""The maximum number of inputs that a source knows in advance."""
+
+MAX_INPUTS, MAX_QUESTIONS = 1024, 256
+"""How many inputs' vectors, and questions' options, an encoder keeps."""
+
+
+@dataclass(frozen=True)
+class ComparedOption:
+    """The texts of an option: its label, its description, or both."""
+
+    label: str | None
+    description: str | None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The label and the description; only the description if the label is a code."""
+        found = [each.strip() for each in (self.label, self.description) if each and each.strip()]
+        return tuple(found[1:] if len(found) == 2 and is_code(found[0]) else found)
+
+    @property
+    def meaning(self) -> str:
+        """The description, or the label if there is none."""
+        return self.texts[-1]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A question for sources.
+
+    Attributes
+    ----------
+    instructions : str
+    options : tuple of ComparedOption
+    needs_threshold : bool
+        Whether the only option is a label, and the question is whether the label fits. No second
+        option is there to compare it with. The result has the label's value and 0.
+    are_levels : bool
+        Whether the options are the levels of a score.
+    """
+
+    instructions: str
+    options: tuple[ComparedOption, ...]
+    needs_threshold: bool = False
+    are_levels: bool = False
+
+    def values(self, of_options: Array) -> Array:
+        return np.append(of_options, 0.0) if self.needs_threshold else of_options
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a source says about an input.
+
+    Attributes
+    ----------
+    scores : tuple of (array or None)
+        For each question, log-probabilities before the softmax, shape [n_options]. None for a
+        question that the source cannot answer.
+    vectors : tuple of array of float32, shape [n_embd]
+        The vector of the input for each question, from an encoder; empty for a reranker.
+    n_tokens : int
+        How many tokens the input has.
+    """
+
+    scores: tuple[Array | None, ...]
+    vectors: tuple[Floats, ...]
+    n_tokens: int
+
+
+def no_evidence(questions: Sequence[Compared | None]) -> Evidence:
+    """Return equal probabilities for all options."""
+    scores = [
+        None if each is None else each.values(np.zeros(len(each.options))) for each in questions
+    ]
+    return Evidence(tuple(scores), (), 0)
+
+
+class Source(Protocol):
+    """Compares inputs with options. Thread-safe."""
+
+    def expect(self, text: str, questions: Sequence[Compared | None]) -> None:
+        """Announce an input, so that it can be read together with an earlier one."""
+
+    def read(
+        self, text: str, questions: Sequence[Compared | None], check: Callable[[], None]
+    ) -> Evidence:
+        """Compare an input with the options of questions.
+
+        `check` is called between the calls of the library, and may raise an error to end them.
+        """
+
+
+@once_for_each
+def source_of(session: Session) -> Source | None:
+    """Return the source of a model: itself, or the encoder that was opened with it.
+
+    None if the model generates text and was opened without an encoder.
+    """
+    compares = session.encoder if session.kind == "decoder" else session
+    if compares is None:
+        return None
+    binding, ctx = compares.binding, compares.ctx
+    if compares.kind == "reranker":
+        return Relevance(binding, ctx)
+    return Similarity(binding, ctx, prefixes(compares.describe()["model"]))
+
+
+def reading_ahead(inputs: Iterable[T], expect: Callable[[T], None]) -> Iterator[T]:
+    """Yield inputs, and announce several of them before the first of these is yielded."""
+    rest = iter(inputs)
+    while group := list(islice(rest, N_TEXTS)):
+        for each in group:
+            with suppress(Exception):  # the input itself will raise it
+                expect(each)
+        yield from group
+
+
+class Similarity:
+    """The similarity of an encoder's vectors."""
+
+    def __init__(self, binding: CffiBinding, ctx: Any, prefixes: Prefixes) -> None:
+        # Not the session, which must not be kept alive.
+        self._prefixes = prefixes
+        self._embed = partial(binding.embed_texts, ctx, in_windows=True)
+        self._tokenize = partial(binding.tokenize, ctx)
+        self._known: Recent[Floats] = Recent(MAX_INPUTS)
+        self._options: Recent[Array] = Recent(MAX_QUESTIONS)
+        self._reading = threading.Lock()
+        self._announcing = threading.Lock()
+        self._upcoming: dict[str, None] = {}
+
+    def expect(self, text: str, questions: Sequence[Compared | None]) -> None:
+        for question in questions:
+            self._announce(self._written(text, question))
+
+    def _written(self, text: str, question: Compared | None) -> str:
+        """Return an input with the prefix that the model was trained with."""
+        asked = GENERAL_QUESTION if question is None else question.instructions
+        return self._prefixes.of_input(asked) + text
+
+    def _announce(self, text: str) -> None:
+        with self._announcing:
+            self._upcoming[text] = None
+            while len(self._upcoming) > N_UPCOMING:
+                del self._upcoming[next(iter(self._upcoming))]
+
+    def read(
+        self, text: str, questions: Sequence[Compared | None], check: Callable[[], None]
+    ) -> Evidence:
+        _checked(text)
+        written = [self._written(text, each) for each in questions]
+        vectors = [self._vector(each, check) for each in written]
+        scores = tuple(
+            None if each is None else each.values(self._vectors_of(each, check) @ vector)
+            for each, vector in zip(questions, vectors, strict=True)
+        )
+        n_tokens = sum(len(self._tokenize(each, add_special=True)) for each in set(written))
+        return Evidence(scores, tuple(vectors), n_tokens)
+
+    def _vectors_of(self, question: Compared, check: Callable[[], None]) -> Array:
+        """Return the vectors of a question's options divided by the temperature, as rows."""
+
+        def computed() -> Array:
+            prefix = self._prefixes.option
+            texts = [
+                [prefix + form.format(text) for text in option.texts for form in FORMS]
+                for option in question.options
+            ]
+            flat = [each for listed in texts for each in listed]
+            parts = []
+            for begin in range(0, len(flat), N_TEXTS):
+                check()
+                parts.append(self._embed(flat[begin : begin + N_TEXTS]))
+            rows, ends = np.concatenate(parts), np.cumsum(list(map(len, texts)))
+            means = np.array(
+                [
+                    rows[end - len(each) : end].mean(axis=0, dtype=np.float64)
+                    for end, each in zip(ends, texts, strict=True)
+                ]
+            )
+            norms = np.linalg.norm(means, axis=1, keepdims=True)
+            vectors: Array = means / norms / TEMPERATURE
+            return vectors
+
+        found = self._options.find(question.options)
+        if found is None:
+            with self._reading:  # so that two threads do not compute the same
+                found = self._options.get(question.options, computed)
+        return found
+
+    def _vector(self, text: str, check: Callable[[], None]) -> Floats:
+        """Return the vector of an input; compute those of announced inputs, too."""
+        found = self._known.find(_key(text))
+        if found is not None:
+            return found
+        self._announce(text)  # another thread may read it while this one waits
+        with self._reading:
+            with self._announcing:
+                self._upcoming.pop(text, None)
+            found = self._known.find(_key(text))  # another thread may have read it
+            if found is not None:
+                return found
+            check()
+            with self._announcing:
+                new = (each for each in self._upcoming if self._known.find(_key(each)) is None)
+                others = list(islice(new, N_TEXTS - 1))
+                for each in others:
+                    del self._upcoming[each]
+            for each, row in zip([text, *others], self._rows(text, others), strict=False):
+                self._known.get(_key(each), row.copy)
+        result = self._known.find(_key(text))
+        assert result is not None
+        return result
+
+    def _rows(self, text: str, others: Sequence[str]) -> Floats:
+        """Return the vectors of texts, or only of the first one if one of the others is wrong."""
+        if others:
+            with suppress(ElizaError):
+                return self._embed([text, *others])
+        return self._embed([text])
+
+
+class Relevance:
+    """The relevance that a reranker finds."""
+
+    def __init__(self, binding: CffiBinding, ctx: Any) -> None:
+        self._rerank = partial(binding.rerank, ctx)
+        self._tokenize = partial(binding.tokenize, ctx)
+
+    def expect(self, text: str, questions: Sequence[Compared | None]) -> None:
+        """Do nothing: the descriptions of the options already fill the passes of an input."""
+
+    def read(
+        self, text: str, questions: Sequence[Compared | None], check: Callable[[], None]
+    ) -> Evidence:
+        _checked(text)
+        asked = [option.meaning for each in questions if each for option in each.options]
+        documents = list(dict.fromkeys(asked))
+        values: dict[str, float] = {}
+        for begin in range(0, len(documents), N_TEXTS):
+            check()
+            part = documents[begin : begin + N_TEXTS]
+            values.update(zip(part, self._rerank(text, part).tolist(), strict=True))
+        scores = tuple(
+            None
+            if each is None
+            else each.values(np.array([values[option.meaning] for option in each.options]))
+            for each in questions
+        )
+        return Evidence(scores, (), len(self._tokenize(text, add_special=True)))
+
+
+def _checked(text: str) -> str:
+    if not text:
+        raise wrong("input", "a text that is not empty, to compare with the options", text)
+    return text
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,439 @@
+"""Evaluate the decisions of a model on labelled examples."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import check_callback, check_path, check_whole
+from ..decisions.examples import UNTOLD, named_questions, option_names, read_examples
+from ..decisions.fingerprint import fingerprint_of
+from ..decisions.layout import PromptFormat, PromptOrder
+from ..decisions.probabilities import Array
+from ..decisions.prompt_settings import DEFAULT_PROMPT, MAX_ORDERS, OptionPrior, PromptArguments
+from ..decisions.prompts import AnswerStyle, AskedQuestion
+from ..decisions.questions import Score
+from ..decisions.wire import as_questions, question_to
+from ..errors import InvalidArgumentError
+from ..evidence.asking import check_model
+from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
+from ..evidence.calibration import Calibration, QuestionCalibration, as_calibration, scoring_of
+from ..evidence.comparing import check_comparable, only_compares
+from ..evidence.doubts import MIN_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
+from ..evidence.rewording import N_INPUTS, in_other_words, recentred
+from ..evidence.scoring import QuestionScores, ScoringRule
+from ..evidence.stopping import applied
+from ..session.requests import check_keywords
+from ..terminal import counted, printable, text_table, wrap
+from . import metrics
+from .examples import OnSkip, Progress, ask_examples, is_made
+from .metrics import CoveragePoint, OptionReport, QuestionReport, SetReport
+from .pictures import draw_coverage, draw_reliability
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+MAX_BINS = 1000
+"""The largest number of bins of a reliability diagram."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecisionReport:
+    """Report the quality of a model's decisions.
+
+    Attributes
+    ----------
+    model : str
+        The fingerprint of the model.
+    scoring, answer_style : str
+    orders : int
+    prompt, prompt_order, prompt_format, prior : str
+        The settings of the questions, as in :class:`~eliza_ffi.evidence.Calibration`.
+    n_examples : int
+        The number of examples in the prompts of all questions together.
+    calibrated : bool
+        Whether a calibration was applied to the probabilities. If not, they are the model's own
+        probabilities.
+    questions : tuple of QuestionReport
+        One for each question with a single answer.
+    overall : QuestionReport
+        The report of all questions together.
+    """
+
+    model: str
+    scoring: ScoringRule
+    answer_style: AnswerStyle
+    orders: int
+    prompt: str
+    prompt_order: PromptOrder
+    prompt_format: PromptFormat
+    prior: OptionPrior
+    n_examples: int
+    calibrated: bool
+    questions: tuple[QuestionReport, ...]
+    overall: QuestionReport
+
+    def text(self, width: int | None = None) -> str:
+        """Return tables for a terminal: the metrics, and the accuracy of confident answers.
+
+        `width` is the number of columns. None uses as many as the tables need.
+        """
+        if width is not None:
+            width = check_whole("width", width, 1)
+        shown = [*self.questions, self.overall]
+        kind = "calibrated" if self.calibrated else "uncalibrated"
+        settings = (
+            f"model {self.model}, {kind} probabilities, scoring {self.scoring}, "
+            f"answer style {self.answer_style}, orders {self.orders}, prompt {self._prompt}"
+        )
+        caption = (
+            "Answers with at least this probability: their share of all answers, and their accuracy"
+        )
+        thresholds = [f"{point.threshold:g}" for point in self.overall.coverage]
+        metrics = text_table([_HEAD, *map(_metrics_row, shown)], left=2, width=width)
+        shares = text_table([["question", *thresholds], *map(_coverage_row, shown)], width=width)
+        head = wrap(printable(settings), width)
+        parts = [f"{head}\n", f"{metrics}\n", wrap(caption, width), shares]
+        notes = [line for each in self.questions if (line := _risk_line(each))]
+        notes += [f"Warning: {reason}" for reason in self.overall.warnings]
+        return "\n".join([*parts, *(f"\n{wrap(printable(note), width)}" for note in notes)])
+
+    @property
+    def _prompt(self) -> str:
+        if self.prompt != DEFAULT_PROMPT:
+            return self.prompt
+        parts = [self.prompt_format, self.prompt_order, f"prior {self.prior}"]
+        if self.n_examples:
+            parts.append(counted(self.n_examples, "example"))
+        return f"{self.prompt} ({', '.join(parts)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON data, without the individual answers."""
+        return {
+            **vars(self),
+            "questions": [question.to_json() for question in self.questions],
+            "overall": self.overall.to_json(),
+        }
+
+    def save_plots(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """Write ``reliability.png`` and ``coverage.png`` into a folder, and return both paths.
+
+        The folder is created if it does not exist. This needs matplotlib.
+        """
+        target = Path(check_path("folder", folder))
+        target.mkdir(parents=True, exist_ok=True)
+        files = target / "reliability.png", target / "coverage.png"
+        shown = [self.overall, *self.questions] if len(self.questions) > 1 else self.questions
+        draw_reliability(shown, files[0])
+        draw_coverage(shown, files[1])
+        return files
+
+
+def evaluate(
+    model: Any,
+    questions: Any,
+    rows: Iterable[tuple[Any, Any]],
+    *,
+    calibration: Calibration | str | os.PathLike[str] | None = None,
+    scoring: ScoringRule | None = None,
+    reorder: int | None = None,
+    bins: int = 10,
+    progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
+    examples: Any = None,
+    **prompts: Unpack[PromptArguments],
+) -> DecisionReport:
+    """Evaluate the decisions of a model on labelled examples.
+
+    Parameters
+    ----------
+    model, questions, rows, progress, on_skip, examples
+        As for :func:`~eliza_ffi.learning.calibrate`. Do not use the rows on which the
+        calibration was fitted: the result would be too good.
+    calibration
+        A calibration, or the path of its file. It must have been fitted for this model, these
+        questions and these settings.
+    scoring
+        The scoring rule. None takes that of the calibration; without one it is ``"constrained"``.
+    reorder
+        Ask about each example in at least this many orders of the options, to find answers that
+        depend on the order. This affects only the metric `flips`. A value of at most `orders` adds
+        no orders. None means 2, or 1 for a decision model, which has its own orders.
+    bins
+        The number of bins of the reliability diagram and the ECE.
+    **prompts
+        `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
+        :meth:`~eliza_ffi.Model.decide`. By default they are those of the calibration.
+
+    Raises
+    ------
+    InvalidArgumentError, ContextFullError
+        If an argument is out of range, if the calibration does not match, if no example answers
+        one of the questions, or if an input cannot be used or does not fit into the context. The
+        message names the example.
+    """
+    check_model(model)
+    check_callback("progress", progress)
+    check_callback("on_skip", on_skip)
+    calibration = as_calibration(calibration)
+    asked = as_questions(questions)
+    if calibration is not None:
+        calibration = in_other_words(calibration, asked)
+    scoring = scoring_of(calibration, scoring)
+    check_keywords("evaluate", prompts, PromptArguments.__annotations__.keys())
+    if reorder is not None:
+        reorder = check_whole("reorder", reorder, 1, MAX_ORDERS)
+    bins = check_whole("bins", bins, 1, MAX_BINS)
+    named = named_questions(asked)
+    labelled = read_examples(asked, rows)
+    wanted = labelled.targets != UNTOLD
+    _check_answered(named, wanted)
+    how = settings_of_prompts(
+        model.session,
+        asked,
+        prompts,
+        examples=examples,
+        calibration=calibration,
+        inputs=sample_of(labelled.inputs, N_SAMPLE),
+    )
+    if reorder is None:
+        reorder = 1 if is_made(model, how) else 2
+    fingerprint = fingerprint_of(model)
+    if calibration is not None:
+        calibration.check(fingerprint, asked, how)
+
+    for _, question in named if calibration is None else ():
+        check_comparable(model.session, question)
+    scores, asked_about = ask_examples(
+        model,
+        labelled.inputs,
+        [question for _, question in named],
+        wanted,
+        replace(how, orders=max(how.orders, reorder)),
+        whole=scoring != "constrained"
+        or (calibration is not None and calibration.needs_whole_rows),
+        progress=progress,
+        on_skip=on_skip,
+        hidden=None if calibration is None else calibration.wanted_hidden,
+    )
+    _check_answered(named, asked_about)
+    if calibration is not None and calibration.needs_inputs and not only_compares(model.session):
+        calibration = recentred(calibration, [sample_of(each, N_INPUTS) for each in scores])
+    reports = []
+    for i, (name, question) in enumerate(named):
+        fitted = None if calibration is None else calibration.questions[i]
+        asked_for = [each.first(how.orders) for each in scores[i]]
+        log_p = np.array(
+            [
+                each.log_probabilities(scoring)
+                if fitted is None
+                else applied(fitted, each, scoring)
+                for each in asked_for
+            ]
+        )
+        targets = labelled.targets[asked_about[:, i], i]
+        masses = [
+            each.allowed_probability for each in asked_for if each.allowed_probability is not None
+        ]
+        flips = _flips(scores[i], scoring)
+        report = _question_report(name, question, log_p, targets, flips, bins, masses)
+        reports.append(report if fitted is None else _with_risk(report, fitted, log_p, targets))
+    return DecisionReport(
+        **how.described(),
+        model=fingerprint,
+        scoring=scoring,
+        n_examples=sum(len(shots) for _, shots in how.examples),
+        calibrated=calibration is not None,
+        questions=tuple(reports),
+        overall=_overall(reports, bins),
+    )
+
+
+def _check_answered(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[np.bool_]) -> None:
+    for (name, _), is_wanted in zip(named, wanted.T, strict=True):
+        if not is_wanted.any():
+            raise InvalidArgumentError(f"no example answers {name!r}")
+
+
+def _flips(scores: Sequence[QuestionScores], scoring: ScoringRule) -> float | None:
+    """Return the proportion of examples whose answer depends on the order of the options.
+
+    None if the options were not shown in several orders: those of a head have no order.
+    """
+    if len(scores[0].orders) < 2:
+        return None
+    answers = [[int(one.argmax()) for one in each.by_order(scoring)] for each in scores]
+    return metrics.flip_rate(np.array(answers).T)
+
+
+def _question_report(
+    name: str,
+    question: AskedQuestion,
+    log_p: Array,
+    targets: NDArray[np.intp],
+    flips: float | None,
+    bins: int,
+    masses: Sequence[float],
+) -> QuestionReport:
+    p = np.exp(log_p)
+    answers = p.argmax(axis=1)
+    probabilities, right = p.max(axis=1), answers == targets
+    confusion = metrics.confusion_matrix(answers, targets, p.shape[1])
+    majority = float(np.bincount(targets).max() / len(targets))
+    options = option_names(question)
+    counts = Counter(options[answer] for answer in answers.tolist())
+    reasons = reasons_to_doubt(name, counts, masses)
+    if len(targets) >= MIN_ROWS:
+        reasons += reason_to_doubt_accuracy(name, float(right.mean()), majority)
+    return QuestionReport(
+        name=name,
+        kind=question_to(question)["type"],
+        options=options,
+        majority=majority,
+        macro_f1=metrics.macro_f1(confusion),
+        nll=metrics.nll(log_p, targets),
+        brier=metrics.brier(p, targets),
+        confusion=tuple(map(tuple, confusion.tolist())),
+        flips=flips,
+        level_error=metrics.level_error(p, targets) if isinstance(question, Score) else None,
+        warnings=tuple(reasons),
+        **_of_answers(probabilities, right, bins),
+    )
+
+
+def _of_answers(probabilities: Array, right: NDArray[np.bool_], bins: int) -> dict[str, Any]:
+    """Return the fields of a report that need only the probabilities of the answers."""
+    diagram = metrics.reliability(probabilities, right, bins)
+    return {
+        "n": len(right),
+        "accuracy": float(right.mean()),
+        "ece": metrics.calibration_error(diagram),
+        "bins": diagram,
+        "coverage": metrics.coverage(probabilities, right),
+        "probabilities": probabilities,
+        "right": right,
+    }
+
+
+def _with_risk(
+    report: QuestionReport, fitted: QuestionCalibration, log_p: Array, targets: NDArray[np.intp]
+) -> QuestionReport:
+    """Add what the evaluated examples say about the certified threshold and the sets."""
+    certified, sets = None, None
+    p = np.exp(log_p)
+    is_certified = np.full(len(targets), False)
+    if fitted.threshold is not None and fitted.threshold.threshold is not None:
+        is_certified = fitted.threshold.certifies(p)
+        accuracy = _mean(report.right[is_certified])
+        least = fitted.threshold.threshold
+        certified = CoveragePoint(least, float(is_certified.mean()), accuracy)
+    has_right = np.full(len(targets), False)
+    if fitted.sets is not None:
+        found = fitted.sets_of(p)
+        has_right[:] = [y in each for each, y in zip(found, targets.tolist(), strict=True)]
+        sets = SetReport(float(has_right.mean()), fmean(map(len, found)))
+    by_option = tuple(
+        OptionReport(
+            option=option,
+            n=int(is_right.sum()),
+            certified=float(is_certified[is_right].mean()),
+            accuracy=_mean(report.right[is_right & is_certified]),
+            in_set=float(has_right[is_right].mean()),
+        )
+        for k, option in enumerate(report.options)
+        if (is_right := targets == k).any()
+    )
+    has_risk = fitted.threshold is not None
+    return replace(report, certified=certified, sets=sets, by_option=by_option if has_risk else ())
+
+
+def _mean(values: NDArray[np.bool_]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
+    probabilities = np.concatenate([each.probabilities for each in reports])
+    right = np.concatenate([each.right for each in reports])
+    reordered = [each for each in reports if each.flips is not None]
+
+    def mean(name: str, of: Sequence[QuestionReport] = reports) -> float:
+        """Return the mean over all answers."""
+        return float(np.average([getattr(each, name) for each in of], weights=[e.n for e in of]))
+
+    return QuestionReport(
+        name="all",
+        kind="all",
+        options=(),
+        majority=mean("majority"),
+        macro_f1=fmean(each.macro_f1 for each in reports),
+        nll=mean("nll"),
+        brier=mean("brier"),
+        confusion=(),
+        flips=mean("flips", reordered) if reordered else None,
+        level_error=None,
+        warnings=tuple(reason for each in reports for reason in each.warnings),
+        **_of_answers(probabilities, right, bins),
+    )
+
+
+_HEAD = (
+    *("question", "kind", "n", "accuracy", "majority"),
+    *("macro-F1", "NLL", "Brier", "ECE", "flips", "level error"),
+)
+
+
+def _metrics_row(report: QuestionReport) -> list[str]:
+    figures = (report.macro_f1, report.nll, report.brier, report.ece)
+    return [
+        report.name,
+        report.kind,
+        str(report.n),
+        f"{report.accuracy:.1%}",
+        f"{report.majority:.1%}",
+        *(f"{figure:.3f}" for figure in figures),
+        "-" if report.flips is None else f"{report.flips:.1%}",
+        "-" if report.level_error is None else f"{report.level_error:.2f}",
+    ]
+
+
+def _risk_line(report: QuestionReport) -> str:
+    """Return a sentence about the certified answers and the sets of a question."""
+    found = []
+    if (point := report.certified) is not None:
+        wrong = "" if point.accuracy is None else f", and {1 - point.accuracy:.1%} of these wrong"
+        least = f"with a probability of at least {point.threshold:g}"
+        found.append(f"{point.coverage:.1%} of the answers are certified ({least}){wrong}")
+    if (sets := report.sets) is not None:
+        found.append(
+            f"the sets have {sets.size:.2f} options on average, and {sets.coverage:.1%} of them "
+            "contain the right one"
+        )
+    if not found:
+        return ""
+    return f"{report.name}: {'; '.join(found)}.{_rarest_option(report)}"
+
+
+def _rarest_option(report: QuestionReport) -> str:
+    """Return what the certificates and sets say about the rows of the rarest right option."""
+    rarest = min(report.by_option, key=lambda each: each.n)
+    wrong = "" if rarest.accuracy is None else f" ({1 - rarest.accuracy:.1%} of these wrong)"
+    return (
+        f" Where {rarest.option!r} is right ({counted(rarest.n, 'row')}), {rarest.certified:.1%} "
+        f"of the answers are certified{wrong}, and {rarest.in_set:.1%} of the sets contain it."
+    )
+
+
+def _coverage_row(report: QuestionReport) -> list[str]:
+    cells = (
+        f"{point.coverage:.0%} " + ("-" if point.accuracy is None else f"{point.accuracy:.0%}")
+        for point in report.coverage
+    )
+    return [report.name, *cells]

@@ -1,0 +1,269 @@
+r"""Decide from labelled rows which answers to trust, with a statistical guarantee.
+
+:func:`certify` returns the lowest probability t so that among the answers with a probability of at
+least t, at most a given share is wrong. :func:`conformal` returns sets of options that contain the
+right option with a given probability.
+
+Both guarantees need labelled rows that are drawn at random from the inputs that will come later.
+The rows must not have been used for anything that changes the probabilities. If a temperature was
+fitted on some rows, certify its answers on other rows.
+
+Repeated inputs count as often as they occur: if one text makes up a quarter of the later inputs, it
+makes up about a quarter of the rows. The guarantees are for the later inputs, not for the distinct
+texts among them.
+
+Parts
+-----
+A guarantee can also be for several parts of the rows at the same time, for example for the rows of
+each right option. A threshold is then certified only if the hypothesis is rejected for each part,
+each at the full level: the hypothesis "the risk is too large for at least one part" is wrongly
+rejected only if the test of this part is wrong (an intersection-union test; Berger 1982).
+
+Certified thresholds
+--------------------
+Let R(t) be the error rate, in the population, of the answers with a probability of at least t. For
+each threshold t of a grid, the hypothesis "R(t) is larger than the risk" is rejected if the
+Clopper-Pearson upper bound of R(t) is at most the risk. The result is the lowest threshold whose
+hypothesis is rejected. The method is called Learn then Test. Three choices make it valid and
+useful:
+
+**The grid is fixed.** :data:`GRID` does not depend on the rows. For a fixed t, the rows above t are
+independent draws from the population above t, so that the number of wrong answers among n of them
+has the distribution Binomial(n, R(t)). Quantiles of the rows' own probabilities would be a more
+convenient grid, but then the number of wrong answers depends on the error rates at exactly these
+probabilities, and the binomial distribution is no longer exact, for example for a model that is
+often wrong when it is most certain.
+
+**The tests walk from high to low thresholds.** As long as hypotheses are rejected, the next one is
+tested at the same level (the probability of a wrong rejection), without a correction for the number
+of tests.
+
+**There are several starting points.** If few rows are above the first threshold, its hypothesis
+cannot be rejected, and a walk with a single start ends there. The total level
+delta = 1 - confidence is therefore split equally over :data:`STARTS`. The walk begins with level 0.
+At each starting point its level increases by the share of this point. At each hypothesis that is
+not rejected its level returns to 0. This is the fallback procedure. When the first wrong rejection
+happens, the level consists of shares that were added after the previous true hypothesis. Each share
+counts for one true hypothesis only, so that the probabilities add up to at most delta.
+
+Conformal sets
+--------------
+In split conformal prediction, the score of a row is 1 - p_y, where y is the right option. Let q be
+the score with the rank ceil((n + 1)(1 - alpha)) among the n scores in ascending order. The set of a
+new row is {k : p_k >= 1 - q}. The ranks of n + 1 exchangeable scores are uniform, so that the score
+of the new row's right option is at most q with a probability of at least 1 - alpha.
+
+References
+----------
+Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test: Calibrating Predictive Algorithms to
+Achieve Risk Control", arXiv:2110.01052. Wiens and Dmitrienko, "The Fallback Procedure for
+Evaluating a Single Family of Hypotheses", Journal of Biopharmaceutical Statistics 15(6), 2005.
+Clopper and Pearson, "The Use of Confidence or Fiducial Limits Illustrated in the Case of the
+Binomial", Biometrika 26(4), 1934. Berger, "Multiparameter Hypothesis Testing and Acceptance
+Sampling", Technometrics 24(4), 1982. Sadinle, Lei and Wasserman, "Least Ambiguous Set-Valued
+Classifiers with Bounded Error Levels", arXiv:1609.00451. Vovk, "Conditional Validity of Inductive
+Conformal Predictors", ACML 2012. Lentz, "Generating Bessel Functions in Mie
+Scattering Calculations Using Continued Fractions", Applied Optics 15(3), 1976.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..decisions.probabilities import Array
+from ..evidence.certificates import (
+    MAX_NEEDED,
+    CertifiedThreshold,
+    ConformalSets,
+    rank_of,
+    share_of,
+)
+
+GRID = (
+    *((10_000 - i) / 10_000 for i in range(1, 10)),
+    *((1_000 - i) / 1_000 for i in range(1, 10)),
+    *((100 - i) / 100 for i in range(1, 101)),
+)
+"""The thresholds that :func:`certify` tests, in this order: 0.9999, ..., 0.999, ..., 0.99, ..., 0.
+
+The steps are smaller near 1 because the probabilities of many models are close to 1. The last
+threshold, 0, stands for all answers."""
+
+STARTS = (0.999, 0.99, 0.95, 0.8, 0.5, 0.0)
+"""The thresholds of the grid at which the walk of :func:`certify` can begin.
+
+They suit overconfident models, calibrated ones, and questions with many options, whose highest
+probability is often below 0.8. Each additional starting point lowers the level of the others."""
+
+
+def certify(
+    probabilities: ArrayLike,
+    right: ArrayLike,
+    *,
+    risk: float = 0.05,
+    confidence: float = 0.9,
+    parts: Sequence[ArrayLike] = (),
+) -> CertifiedThreshold:
+    """Return the lowest probability above which at most a given share of the answers is wrong.
+
+    With a probability of at least `confidence` over draws of the labelled rows, the error rate of
+    the population above the threshold is at most `risk`. `probabilities` has the probabilities of
+    the chosen answers, shape [n], and `right` says whether each of them is right. `parts` has masks
+    of rows, shape [n]: the error rate is at most `risk` for each of these parts, too.
+    """
+    risk, confidence = float(risk), float(confidence)
+    p, hit = np.asarray(probabilities, dtype=np.float64), np.asarray(right, dtype=bool)
+    masks = [np.full(len(p), True), *(np.asarray(part, dtype=bool) for part in parts)]
+    counts = [(_count_above(p[mask]), _count_above(p[mask & ~hit])) for mask in masks]
+    above, wrong_above = counts[0]
+    of_start = (1 - confidence) / len(STARTS)
+    level, lowest = 0.0, None
+    for i, threshold in enumerate(GRID):
+        if threshold in STARTS:
+            level += of_start
+        if level and all(is_bounded(bad[i], every[i], risk, level) for every, bad in counts):
+            lowest = i
+        else:
+            level = 0.0
+    n_above = 0 if lowest is None else above[lowest]
+    needed = None
+    if lowest is None:
+        each = [_needed(len(p), every, bad, risk, of_start) for every, bad in counts]
+        needed = max((n for n in each if n is not None), default=None) if None not in each else None
+    return CertifiedThreshold(
+        threshold=None if lowest is None else GRID[lowest],
+        risk=risk,
+        confidence=confidence,
+        n=len(p),
+        n_above=n_above,
+        n_wrong=0 if lowest is None else wrong_above[lowest],
+        coverage=share_of(n_above, len(p)),
+        needed=needed,
+    )
+
+
+def conformal(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    alpha: float = 0.1,
+    *,
+    each_option: bool = False,
+) -> ConformalSets:
+    """Fit sets of options that contain the right option with a probability of 1 - alpha or more.
+
+    The probability is over draws of the labelled rows and of one new row. It is an average over all
+    inputs: for difficult inputs it can be lower. If n is smaller than 1 / alpha - 1, all sets
+    contain all options. `probabilities` has the shape [n, n_options], and `targets` the index of
+    the right option of each row.
+
+    With `each_option`, the probability is at least 1 - alpha for the inputs of each right option
+    (class-conditional conformal prediction; Vovk 2012). Each option has a threshold of its own,
+    from the rows for which it is right.
+    """
+    alpha = float(alpha)
+    p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(targets, dtype=np.intp)
+    n, n_options = p.shape
+    # Not the score 1 - p: rounding in 1 - q could exclude an option with exactly this probability.
+    of_right = p[np.arange(n), y]
+
+    def threshold_of(found: Array) -> float:
+        rank = rank_of(len(found), alpha)
+        return min(float(np.sort(found)[::-1][rank - 1]), 1.0) if rank <= len(found) else 0.0
+
+    if not each_option:
+        return ConformalSets(
+            threshold=threshold_of(of_right), alpha=alpha, n=n, n_options=n_options
+        )
+    each = tuple(threshold_of(of_right[y == option]) for option in range(n_options))
+    return ConformalSets(
+        threshold=min(each), alpha=alpha, n=n, n_options=n_options, of_options=each
+    )
+
+
+def is_bounded(n_wrong: float, n: float, rate: float, delta: float) -> bool:
+    """Return whether the upper bound of an error rate by Clopper and Pearson is at most `rate`.
+
+    It is if, at this rate, n_wrong or fewer wrong answers of n have at most the probability delta.
+    """
+    return rate >= 1 or _binomial_cdf(n_wrong, n, rate) <= delta
+
+
+def _needed(
+    n: int, above: list[int], wrong_above: list[int], risk: float, level: float
+) -> int | None:
+    """Return the smallest number of rows with which a walk could begin, or None.
+
+    The share and the error rate of the rows above each starting point stay the observed ones.
+    """
+    starts = [GRID.index(start) for start in STARTS]
+    observed = [(above[i] / n, wrong_above[i] / above[i]) for i in starts if above[i]]
+    needed = []
+    for share, rate in observed if n else [(1.0, 0.0)]:
+        if rate >= risk:
+            continue
+
+        def is_enough(rows: int, share: float = share, rate: float = rate) -> bool:
+            return is_bounded(rate * share * rows, share * rows, risk, level)
+
+        if is_enough(MAX_NEEDED):
+            needed.append(n + 1 + bisect_left(range(n + 1, MAX_NEEDED), True, key=is_enough))
+    return min(needed, default=None)
+
+
+def _count_above(probabilities: Array) -> list[int]:
+    """Return the number of probabilities that are at least as large as each threshold."""
+    n_below = np.searchsorted(np.sort(probabilities), GRID, side="left")
+    counts: list[int] = (len(probabilities) - n_below).tolist()
+    return counts
+
+
+def _binomial_cdf(k: float, n: float, p: float) -> float:
+    r"""Return the probability of at most k successes in n trials, each with probability p.
+
+    .. math:: P(X \le k) = I_{1-p}(n - k, k + 1)
+
+    The regularized incomplete beta function I also interpolates between whole numbers.
+    """
+    if k >= n or p <= 0:
+        return 1.0
+    if p >= 1:
+        return 0.0
+    a, b, x = n - k, k + 1, 1 - p
+    log_front = (
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log1p(-p) + b * math.log(p)
+    )
+    front = math.exp(log_front)
+    # The continued fraction converges fast only below the mean of the beta distribution.
+    if x < (a + 1) / (a + b + 2):
+        return front * _beta_fraction(a, b, x) / a
+    return 1.0 - front * _beta_fraction(b, a, p) / b
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    r"""Return the continued fraction of the incomplete beta function (DLMF 8.17.22).
+
+    .. math:: I_x(a, b) = \frac{x^a (1 - x)^b}{a B(a, b)}
+              \cfrac{1}{1 + \cfrac{d_1}{1 + \cfrac{d_2}{1 + \cdots}}}
+
+    It is evaluated by Lentz's method from front to back: the numerators' ratio c and the inverse of
+    the denominators' ratio d are updated with each term. About sqrt(max(a, b)) terms are enough.
+    """
+    tiny = 1e-300  # in place of a zero denominator
+    c = 1.0
+    d = 1.0 / ((1.0 - (a + b) * x / (a + 1.0)) or tiny)
+    value = d
+    for m in range(1, 100_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1.0 / ((1.0 + term * d) or tiny)
+            c = (1.0 + term / c) or tiny
+            value *= d * c
+        if abs(d * c - 1.0) < 1e-15:
+            break
+    return value

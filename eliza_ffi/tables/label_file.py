@@ -1,0 +1,174 @@
+"""Store labels in a CSV file, one line for each label."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from ..decisions.prompts import input_text
+from ..errors import InvalidArgumentError
+from .decider import input_of
+from .rows import InputTable
+from .store import lock
+
+MAX_ROWS = 1000
+"""The maximum number of rows to label, drawn at random from a table."""
+
+ROW, KIND = "row", "kind"
+
+
+class Label(NamedTuple):
+    """A labelled row: its number, its answer, and its kind, ``chosen`` or ``random``.
+
+    The answer is empty if every option is wrong, and None if the row was skipped.
+    """
+
+    row: int
+    answer: str | None
+    kind: str
+
+
+class LabelFile:
+    """The labels of one question in a file that other programs can read.
+
+    Its columns are the number of the row in the table, the input, the answer under the question's
+    name, and the kind: ``chosen`` or ``random``, with the suffix ``, none`` or ``, skipped`` if the
+    answer is missing. A killed process loses no label, because every line is written to the disk
+    before the next row is shown.
+
+    Parameters
+    ----------
+    path : Path
+        Created if it does not exist.
+    column, question : str
+        The names of the columns of the inputs and of the answers.
+    answers : sequence of str
+        The possible answers.
+    inputs : mapping
+        The texts of the rows, by number.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file has other columns or an impossible answer, or if the input of a row differs
+        from the table.
+    ElizaError
+        If another process has opened the file, or it cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        column: str,
+        question: str,
+        answers: Sequence[str],
+        inputs: Mapping[int, str],
+    ) -> None:
+        self.path = path
+        self._inputs = inputs
+        self._file = path.open("a+b", buffering=0)
+        try:
+            lock(self._file, path)
+            self._begin([ROW, column, question, KIND], answers)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, label: Label) -> None:
+        """Append a label, and wait until the disk has it."""
+        self._ends.append(self._file.seek(0, os.SEEK_END))
+        suffix = ", skipped" if label.answer is None else "" if label.answer else ", none"
+        text = self._inputs[label.row]
+        self._write([label.row, text, label.answer or "", label.kind + suffix])
+        self.labels.append(label)
+
+    def take_back(self) -> Label:
+        """Remove the last label."""
+        self._file.truncate(self._ends.pop())
+        os.fsync(self._file.fileno())
+        return self.labels.pop()
+
+    def _begin(self, columns: list[str], answers: Sequence[str]) -> None:
+        self.labels: list[Label] = []
+        self._ends: list[int] = []
+        self._file.seek(0)
+        lines = self._file.readall().decode("utf-8", "surrogateescape").split("\n")
+        lines = [f"{line}\n" for line in lines[:-1]]  # without the part of a line at the end
+        reader = csv.reader(lines)
+        begin = n_lines = 0
+        for cells in reader:
+            text = "".join(lines[n_lines : reader.line_num])
+            n_lines = reader.line_num
+            if len(cells) != len(columns) and n_lines == len(lines) and begin:
+                break  # the system stopped while the line was written
+            if begin:
+                self.labels.append(self._read(cells, answers))
+                self._ends.append(begin)
+            elif cells != columns:
+                raise InvalidArgumentError(
+                    f"{self.path} has the columns {', '.join(cells)}, expected "
+                    f"{', '.join(columns)}: give another file for the labels"
+                )
+            begin += len(text.encode("utf-8", "surrogateescape"))
+        self._file.truncate(begin)
+        if not begin:
+            self._write(columns)
+
+    def _read(self, cells: Sequence[str], answers: Sequence[str]) -> Label:
+        place = f"{self.path}, label {len(self.labels) + 1}"
+        number, input, answer, kind = cells if len(cells) == 4 else ("", "", "", "")
+        if not number.isdecimal() or int(number) not in self._inputs:
+            raise InvalidArgumentError(
+                f"{place}: expected the number of a row of the table and three more fields, got "
+                f"{', '.join(cells)!r:.80}"
+            )
+        if self._inputs[int(number)] != input:
+            raise InvalidArgumentError(
+                f"{place}: row {number} of the table has another input now: the table has changed "
+                f"since it was labelled"
+            )
+        kind, _, rest = kind.partition(", ")
+        if answer not in (*answers, ""):
+            raise InvalidArgumentError(
+                f"{place}: {answer!r} is none of the answers {', '.join(map(repr, answers))}"
+            )
+        return Label(int(number), None if rest == "skipped" else answer, kind)
+
+    def _write(self, cells: Sequence[object]) -> None:
+        line = io.StringIO(newline="")
+        csv.writer(line, lineterminator="\n").writerow(cells)
+        self._file.write(line.getvalue().encode("utf-8"))
+        os.fsync(self._file.fileno())
+
+
+def draw_rows(table: InputTable, column: str) -> dict[int, str]:
+    """Return the texts of up to :data:`MAX_ROWS` usable rows by number, in random order.
+
+    The same table gives the same rows.
+    """
+    random = Random(0)
+    drawn: list[tuple[int, str]] = []
+    n = 0
+    for row in table.rows(columns={column}):
+        try:
+            text = input_text(input_of(row, column))
+        except InvalidArgumentError:
+            continue
+        n += 1
+        place = random.randrange(n)
+        if n <= MAX_ROWS:
+            drawn.append((row.number, text))
+            drawn[place], drawn[-1] = drawn[-1], drawn[place]
+        elif place < MAX_ROWS:
+            drawn[place] = (row.number, text)
+    if not drawn:
+        raise InvalidArgumentError(f"{table.path} has no row with a usable input")
+    return dict(drawn)

@@ -1,0 +1,87 @@
+"""GGUF files of tiny models with random weights, of several architectures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+from make_test_models import add_entries, read_tokenizer, vocabulary_file
+
+WIDTH = 32
+HIDDEN = 64
+
+
+class TinyFile:
+    def __init__(
+        self, path: Path, architecture: str, vocabulary: str | None, width: int = WIDTH
+    ) -> None:
+        self.writer = gguf.GGUFWriter(path, architecture)
+        self.random = np.random.default_rng(0)
+        self.n_vocab = 256
+        if vocabulary is None:
+            self.writer.add_tokenizer_model("no_vocab")
+        else:
+            tokenizer = read_tokenizer(vocabulary_file(vocabulary))
+            add_entries(self.writer, tokenizer)
+            self.n_vocab = len(tokenizer["tokenizer.ggml.tokens"].value)
+        self.writer.add_vocab_size(self.n_vocab)
+        self.writer.add_context_length(512)
+        self.writer.add_embedding_length(width)
+        self.writer.add_block_count(1)
+        self.writer.add_feed_forward_length(HIDDEN)
+        self.writer.add_head_count(2)
+        self.writer.add_layer_norm_eps(1e-5)
+        self.writer.add_layer_norm_rms_eps(1e-5)
+        self.tensors(self.n_vocab, width, names=["token_embd.weight"])
+
+    def tensors(self, *shape: int, names: list[str]) -> None:
+        for name in names:
+            values = self.random.standard_normal(shape).astype(np.float32)
+            self.writer.add_tensor(name, values * np.float32(0.1))
+
+    def finish(self) -> None:
+        self.writer.write_header_to_file()
+        self.writer.write_kv_data_to_file()
+        self.writer.write_tensors_to_file()
+        self.writer.close()
+
+
+def write_bert(
+    path: Path,
+    pooling: gguf.PoolingType = gguf.PoolingType.MEAN,
+    width: int = WIDTH,
+    rerank_template: str = "",
+    *,
+    has_head: bool = True,  # of a reranker
+) -> None:
+    """Write an encoder, or with the pooling ``RANK`` a reranker."""
+    model = TinyFile(path, "bert", "bert-bge", width)
+    if rerank_template:
+        model.writer.add_string("tokenizer.chat_template.rerank", rerank_template)
+    model.writer.add_causal_attention(False)
+    model.writer.add_pooling_type(pooling)
+    if pooling == gguf.PoolingType.RANK and has_head:
+        model.tensors(width, width, names=["cls.weight"])
+        model.tensors(width, names=["cls.bias"])
+        model.tensors(1, width, names=["cls.output.weight"])
+        model.tensors(1, names=["cls.output.bias"])
+    model.tensors(512, width, names=["position_embd.weight"])
+    model.tensors(2, width, names=["token_types.weight"])
+    attention = [f"blk.0.attn_{part}" for part in ("q", "k", "v", "output")]
+    norms = ["token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"]
+    model.tensors(width, width, names=[f"{name}.weight" for name in attention])
+    model.tensors(width, names=[f"{name}.weight" for name in norms])
+    model.tensors(width, names=[f"{name}.bias" for name in [*attention, *norms]])
+    model.tensors(HIDDEN, width, names=["blk.0.ffn_up.weight"])
+    model.tensors(HIDDEN, names=["blk.0.ffn_up.bias"])
+    model.tensors(width, HIDDEN, names=["blk.0.ffn_down.weight"])
+    model.tensors(width, names=["blk.0.ffn_down.bias"])
+    model.finish()
+
+
+def write_reranker(path: Path) -> None:
+    """Write a reranker that gives texts values which differ clearly."""
+    write_bert(path, gguf.PoolingType.RANK)
+    for tensor in gguf.GGUFReader(path, "r+").tensors:
+        tensor.data[...] *= 5

@@ -1,0 +1,116 @@
+"""The file of labels: what it has after a kill, and what it rejects."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from eliza_ffi.errors import ElizaError, InvalidArgumentError
+from eliza_ffi.tables import open_table
+from eliza_ffi.tables.label_file import MAX_ROWS, Label, LabelFile, draw_rows
+
+ROWS = {3: 'a "quoted"\ntext, in two lines', 1: "first", 7: "é"}
+ANSWERS = ("yes", "no, never")
+LABELS = [Label(3, "no, never", "chosen"), Label(1, "", "random"), Label(7, None, "chosen")]
+
+
+def opened(path: Path, rows: dict[int, str] = ROWS) -> LabelFile:
+    return LabelFile(path, "text", "urgent", ANSWERS, rows)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "labels.csv"
+    file = opened(path)
+    for label in LABELS:
+        file.add(label)
+    file.close()
+    return path
+
+
+def test_the_labels_are_there_again(path: Path) -> None:
+    with path.open(encoding="utf-8", newline="") as file:
+        cells = list(csv.reader(file))
+    assert cells == [
+        ["row", "text", "urgent", "kind"],
+        ["3", ROWS[3], "no, never", "chosen"],
+        ["1", "first", "", "random, none"],
+        ["7", "é", "", "chosen, skipped"],
+    ]
+    file = opened(path)
+    assert file.labels == LABELS
+    assert [file.take_back() for _ in LABELS] == LABELS[::-1]
+    file.add(LABELS[1])
+    file.close()
+    again = opened(path)
+    assert again.labels == [LABELS[1]]
+    again.close()
+
+
+def test_a_line_that_was_written_in_part_is_cut_off(path: Path) -> None:
+    whole = path.read_bytes()
+    ends = [len(whole) - len(whole.split(b"\n", 1)[1])]
+    for n in range(ends[0], len(whole)):
+        path.write_bytes(whole[:n])
+        file = opened(path)
+        assert file.labels == LABELS[: len(file.labels)]
+        file.add(LABELS[2])
+        file.close()
+        file = opened(path)
+        assert file.labels[-1] == LABELS[2]
+        file.close()
+
+
+def test_a_second_session_is_rejected(path: Path) -> None:
+    file = opened(path)
+    with pytest.raises(ElizaError, match=r"another process is writing .*labels\.csv"):
+        opened(path)
+    file.close()
+    opened(path).close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({**ROWS, 1: "other"}, "label 2: row 1 of the table has another input now"),
+        ({3: ROWS[3]}, "label 2: expected the number of a row of the table"),
+    ],
+)
+def test_a_table_that_changed_is_rejected(path: Path, rows: dict[int, str], message: str) -> None:
+    before = path.read_bytes()
+    with pytest.raises(InvalidArgumentError, match=message):
+        opened(path, rows)
+    assert path.read_bytes() == before
+
+
+def test_other_files_are_rejected(path: Path) -> None:
+    before = path.read_bytes()
+    with pytest.raises(InvalidArgumentError, match="has the columns row, text, urgent, kind, exp"):
+        LabelFile(path, "body", "urgent", ANSWERS, ROWS)
+    with pytest.raises(InvalidArgumentError, match=r"label 1: 'no, never' is none of the answers"):
+        LabelFile(path, "text", "urgent", ("yes", "no"), ROWS)
+    assert path.read_bytes() == before
+
+
+def test_rows_are_drawn_at_random_and_the_same_again(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    n = 3 * MAX_ROWS
+    lines = [f"{i},text {i}" if i % 50 else f"{i}," for i in range(n)]
+    path.write_text("\n".join(["id,text", *lines]), encoding="utf-8")
+    drawn = draw_rows(open_table(path), "text")
+    assert len(drawn) == MAX_ROWS
+    assert list(drawn.items()) == list(draw_rows(open_table(path), "text").items())
+    numbers = list(drawn)
+    assert all(drawn[number] == f"text {number - 1}" for number in numbers)
+    assert all((number - 1) % 50 for number in numbers)  # empty inputs are left out
+    assert abs(sum(numbers[: MAX_ROWS // 2]) / (MAX_ROWS // 2) - n / 2) < n / 20
+    assert abs(sum(numbers) / MAX_ROWS - n / 2) < n / 20
+
+
+def test_a_table_without_inputs_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("text\n\n", encoding="utf-8")
+    with pytest.raises(InvalidArgumentError, match="has no row with a usable input"):
+        draw_rows(open_table(path), "text")
