@@ -168,7 +168,7 @@ test-fast: cpu-with-tests ## run the fast tests, in about a minute
 	@$(PYTEST) -m 'not slow' --hypothesis-profile=few $(PYTEST_ARGS)
 
 # Writes copies of the models in full precision into build/real (1.6 GB). Without llama-server, the tests are skipped.
-test-real: cpu $(VENV)/with-dev ## compare real models, which are downloaded once (340 MB), with llama-server
+test-real: cpu $(VENV)/with-dev ## compare real models, which are downloaded once (400 MB), with llama-server and references
 	-@$(MAKE) --no-print-directory peers
 	@$(BIN)/python -m pytest -m real -rs tests/real $(PYTEST_ARGS)
 
@@ -190,9 +190,9 @@ fuzz: cpu $(VENV)/with-dev ## fuzz the parsers of untrusted input (SECONDS=60 fo
 # ---- Check -----------------------------------------------------------------------------------------------------------
 
 # CHECK_ARGS=... is passed to the program. CHECK_ARGS=--help lists its options.
-CHECKS := backend asan tsan hostile faults soak architectures stress coverage pythons bun workflows deploy
+CHECKS := backend asan tsan hostile soak architectures stress coverage pythons bun workflows deploy
 .PHONY: check $(CHECKS:%=check-%) $(BACKENDS:%=check-%) check-cpu check-arm64 check-windows
-check: check-$(CHECK) ## run CHECK=backend (of BACKEND=), asan, tsan, hostile, faults, soak, architectures, stress, coverage, pythons, bun, workflows, deploy
+check: check-$(CHECK) ## run CHECK=backend (of BACKEND=), asan, tsan, hostile, soak, architectures, stress, coverage, pythons, bun, workflows, deploy
 
 check-backend: check-$(BACKEND)
 
@@ -231,8 +231,8 @@ check-tsan:
 	    ELIZA_STRESS_STORIES=$(or $(STORIES),20) \
 	    $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
 
-# Malicious input, failing system calls, hours of use, and every architecture of llama.cpp: minutes each.
-check-hostile check-faults check-soak check-architectures: check-%: cpu-with-tests
+# Malicious input, hours of use, and every architecture of llama.cpp: minutes each.
+check-hostile check-soak check-architectures: check-%: cpu-with-tests
 	@$(BIN)/python scripts/check_$*.py $(CHECK_ARGS)
 
 # Compares streams that share forward passes with the same streams run alone. STORIES=N: random scenarios per model.
@@ -278,8 +278,8 @@ check-deploy:
 	@scripts/check_deploy.sh
 
 # Shorter names of some checks
-.PHONY: hostile faults soak test-asan test-tsan
-hostile faults soak: %: check-%
+.PHONY: hostile soak test-asan test-tsan
+hostile soak: %: check-%
 test-asan test-tsan: test-%: check-%
 
 # ---- Measure ---------------------------------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ WAYS = (RANK, CHOOSE, GREEDY, ALL, LLGUIDANCE)
 """The ways: the five best labels, the best one, the greedy one, all probabilities, and the greedy
 label with the token masks of llguidance."""
 
-MOST_TOKENS = 64
-LEAST_ROUNDS, SECONDS = 3, 30.0
+MAX_TOKENS = 64
+MIN_ROUNDS, SECONDS = 3, 30.0
 """The fewest rounds, and the time after which no other round begins."""
 
 N_CTX = 2048
@@ -189,7 +189,7 @@ def ways_of(model: Model, labels: PreparedLabels[str]) -> dict[str, Way]:
         return ways
 
     def guided(prompt: str) -> Found:
-        written = model.generate(prompt, MOST_TOKENS, shape=masks)
+        written = model.generate(prompt, MAX_TOKENS, schema=masks)
         assert written.stats is not None
         return Found(written.text, written.stats.passes_after_prompt)
 
@@ -209,7 +209,7 @@ def measure_set(model: Model, labels: MultiLabel, rounds: int) -> dict[str, Any]
         way(f"{INPUTS[-1]}{labels.question}")  # warms up, and measures the cost of passes
     start = time.perf_counter()
     for n_done, names in enumerate(in_turns(ways, rounds)):
-        if n_done >= LEAST_ROUNDS and time.perf_counter() - start > SECONDS:
+        if n_done >= MIN_ROUNDS and time.perf_counter() - start > SECONDS:
             break
         prompt = f"Message: {INPUTS[n_done % len(INPUTS)]}{labels.question}"
         model.rank(prompt, prepared, max_passes=0)  # brings the prompt into the cache

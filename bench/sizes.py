@@ -30,9 +30,9 @@ from .together.streams import CHOICES, RandomPrompts
 
 MODELS = (EMBEDDED, SMOLLM2, GEMMA, LARGE)
 PROMPT_TOKENS = 64
-MOST_CHOICES, LEAST_CHOICES = 40, 8
+MAX_CHOICES, MIN_CHOICES = 40, 8
 SECONDS = 40.0
-"""After this time, a model makes no more choices than `LEAST_CHOICES`."""
+"""After this time, a model makes no more choices than `MIN_CHOICES`."""
 
 N_CTX = 512
 
@@ -57,8 +57,8 @@ def measure_cell(subject: Subject, program: Path | None) -> dict[str, Any]:
                 clocks[SERVER], choose[SERVER] = server.processor_seconds, server.choose
         begin, drawn = time.perf_counter(), RandomPrompts(model, seed=1)
         ms: dict[str, list[float]] = {name: [] for name in choose}
-        for i, prompt in enumerate(drawn.draw(MOST_CHOICES + 1, PROMPT_TOKENS)):
-            if i > LEAST_CHOICES and time.perf_counter() - begin > SECONDS:
+        for i, prompt in enumerate(drawn.draw(MAX_CHOICES + 1, PROMPT_TOKENS)):
+            if i > MIN_CHOICES and time.perf_counter() - begin > SECONDS:
                 break
             for name, clock in clocks.items():
                 before = clock()

@@ -13,7 +13,7 @@ from typing import Any
 
 from eliza_ffi import Model, TextAnswer
 
-MOST_TURNS = 4
+MAX_TURNS = 4
 DEGREES = {"Oslo": 4, "Rome": 31}
 
 
@@ -64,7 +64,7 @@ def main(path: str | None = None) -> None:
         {"role": "user", "content": "How warm is it in Rome, in degrees Fahrenheit?"}
     ]
     with Model(path) as model:
-        for turn in range(MOST_TURNS):
+        for turn in range(MAX_TURNS):
             choice = "auto" if turn else "required"
             answer = model.call_tool(messages, TOOLS, choice, max_tokens=100)
             messages.append(answer.to_message())
@@ -74,7 +74,7 @@ def main(path: str | None = None) -> None:
             result = FUNCTIONS[answer.name](**answer.arguments)
             print(f"call: {answer.name}({answer.arguments}) -> {result}")
             messages.append(answer.result(result))
-    print(f"no answer after {MOST_TURNS} turns")
+    print(f"no answer after {MAX_TURNS} turns")
 
 
 if __name__ == "__main__":

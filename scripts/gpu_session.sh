@@ -11,8 +11,8 @@
 #   folder real, smollm2 and gemma3-270m. Without these two, models with random weights stand in for them.
 # - build/cpu and build/peers-cuda, and best also build/cuda, built for its card in advance; what is missing is built
 #   first. To build CUDA on a machine without a GPU, see docs/backends.md, and set CUDA_ARCHITECTURES and ELIZA_NATIVE=0.
-# - the Python packages of the extras serve and dev that the steps import: cffi, gguf, jinja2, jsonschema, llguidance,
-#   numpy, prometheus-client, pydantic, starlette, uvicorn, brotli and zstd. PYTHON names their interpreter.
+# - the Python packages of the extras serve and dev that the steps import: cffi, gguf, jinja2, jsonschema-rs,
+#   llguidance, numpy, prometheus-client, pydantic, starlette, uvicorn, brotli and zstd. PYTHON names their interpreter.
 #
 # A step that fails, or is cut at its time limit, does not stop the others. BUDGET=480 sets the seconds of the session.
 set -uo pipefail

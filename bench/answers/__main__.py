@@ -21,6 +21,7 @@ llama-server and typed-gguf use the programs that ``make peers`` builds.
 from __future__ import annotations
 
 import argparse
+import pickle
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from ..parts.machine import machine_facts
 from ..parts.pages import RESULTS, as_json, fill_sections, stored
 from .cells import measure_cells
 from .datasets import SOURCES, load
-from .methods import OURS, AnswerMethod
+from .methods import CANDIDATES, OURS, AnswerMethod
 from .peers import PEERS, peers_used
 from .report import markdown, plot_labels, plot_methods
 
@@ -45,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     methods = [*OURS, *(PEERS if options.peers else ())]
     if options.labels is not None:
         methods = [each for each in methods if each.n_labels in options.labels]
+    if options.inputs is not None:
+        methods = [each for each in methods if each.n_inputs in options.inputs]
+    if options.candidates:
+        methods = [*CANDIDATES]
     if options.methods:
         methods = [each for each in methods if each.name in options.methods]
     results = stored(options.json) if options.json.is_file() else {"cells": []}
@@ -91,13 +96,19 @@ def _measure(
     ]
     if not missing:
         return
-    if OURS[0] not in missing and options.labels is None:
+    if OURS[0] not in missing and any(
+        method.is_timed and not method.n_labels for method in missing
+    ):
         missing.insert(0, OURS[0])  # the default
     path = Path(model) if Path(model).is_file() else fetch(model)
     rows = load(data, seed)
     sizes = options.rows, options.budget, options.threads
-    for cell in measure_cells(model, path, rows, seed, missing, *sizes):
+    file = options.readings and options.readings / f"{path.stem}-{data}.pickle"
+    known = pickle.loads(file.read_bytes()) if file and file.is_file() else {}
+    for cell in measure_cells(model, path, rows, seed, missing, *sizes, known):
         cells[_key(cell)] = cell
+    if file:
+        file.write_bytes(pickle.dumps(known))
     results["cells"] = [*cells.values()]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(as_json(results), encoding="utf-8")
@@ -109,7 +120,7 @@ def _key(cell: dict[str, Any]) -> tuple[str, str, int, str]:
 
 def _in_order(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sort cells by data set and method as these are listed in the code."""
-    data, methods = [*SOURCES], [each.name for each in (*OURS, *PEERS)]
+    data, methods = [*SOURCES], [each.name for each in (*OURS, *CANDIDATES, *PEERS)]
     known = [cell for cell in cells if cell["method"] in methods]
     return sorted(known, key=lambda cell: (data.index(cell["data"]), methods.index(cell["method"])))
 
@@ -126,6 +137,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--rows", type=int, default=200, metavar="N", help="test rows of each data set (200)")
     add("--labels", nargs="+", type=int, metavar="N", help="only methods with so many labels")
     add("--seeds", type=int, default=1, metavar="N", help="draw so many samples of the rows (1)")
+    add("--inputs", nargs="+", type=int, metavar="N", help="only methods with so many inputs")
+    add("--candidates", action="store_true", help="only the heads that calibrate chooses from")
+    readings = "keep what learning methods read in this folder; valid for one version of eliza-ffi"
+    add("--readings", type=Path, metavar="DIR", help=readings)
     budget = "seconds for each method and data set; slower methods answer fewer rows (300)"
     add("--budget", type=float, default=300.0, metavar="S", help=budget)
     threads = "compute threads of the language models; 1 if other programs use the other cores"

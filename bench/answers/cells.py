@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from eliza_ffi.decisions import Choice
-from eliza_ffi.decisions.learning.metrics import flip_rate
+from eliza_ffi.learning.metrics import flip_rate
 from eliza_ffi.model import Model
 
 from ..parts.figures import attempt, in_turns
-from .datasets import DataSet
+from .datasets import DataSet, Question
+from .learned import Calibrated, Readings
 from .methods import DEFAULT, AnswerMethod, Ask, Subject
 from .metrics import Probabilities, figures_of
 
@@ -30,6 +31,9 @@ FLIP_ROWS = 100
 
 WARM_UP_ROWS = 10
 """Rows that a method answers before it is measured. A prior needs at least as many inputs."""
+
+TIMED_ROWS, TIMED_TURNS = 16, 4
+"""The rows that methods without a time answer once more in the first sample, and the turns."""
 
 SETTLING_SECONDS = 0.2
 """The pause before each turn. The previous method's threads keep spinning for a moment."""
@@ -45,6 +49,7 @@ def measure_cells(
     # Seconds after which a method gets no more turns. Its figures are then about fewer rows.
     budget: float,
     n_threads: int = 0,  # compute threads of the language models; 0 = eliza-ffi's default number
+    known: Readings | None = None,  # what methods that learn have read for other samples
 ) -> list[dict[str, Any]]:
     """Measure methods on the first test rows, and return the figures of each method.
 
@@ -56,7 +61,8 @@ def measure_cells(
     targets, texts = data.targets(rows), [text for text, _ in rows]
     with ExitStack() as stack:
         model = stack.enter_context(Model(path, n_threads=n_threads))
-        subject = Subject(path, model, data, rows, int(model.describe()["threads"]))
+        n_used = int(model.describe()["threads"])
+        subject = Subject(path, model, data, rows, n_used, {} if known is None else known)
         runs = {}
         for method in methods:
             ask = attempt(problems, method.name, method.open, subject, stack)
@@ -74,6 +80,10 @@ def measure_cells(
         for method in methods:
             if method.reads_options and method.name in runs and isinstance(data.question, Choice):
                 attempt({}, method.name, runs[method.name].ask_reversed, texts, budget)
+        learned = {
+            name: run.ask.decide for name, run in runs.items() if isinstance(run.ask, Calibrated)
+        }
+        times = {} if seed or not learned else _times(learned, subject, texts[:TIMED_ROWS])
     default = runs.get(DEFAULT) if DEFAULT not in problems else None
     cells = []
     for method in methods:
@@ -86,16 +96,43 @@ def measure_cells(
             cell |= runs[method.name].figures(targets, default)
             if not method.is_timed:
                 cell |= dict.fromkeys(("rows_per_second", "cpu_ms", "times_default"))
+                cell |= times.get(method.name, {})
         cells.append(cell)
         print(" ".join(str(value) for value in cell.values())[:160], file=sys.stderr)
     return cells
+
+
+def _times(
+    ways: Mapping[str, Callable[[Question, Sequence[str]], Any]],
+    subject: Subject,
+    texts: Sequence[str],
+) -> dict[str, dict[str, float]]:
+    """Measure the CPU time of answers to some rows, also relative to our default."""
+
+    def default(question: Question, texts: Sequence[str]) -> None:
+        subject.model.decide_many(texts, {"q": question})
+
+    ways = {DEFAULT: default, **ways}
+    seconds = dict.fromkeys(ways, 0.0)
+    parts = [texts[i::TIMED_TURNS] for i in range(TIMED_TURNS)]
+    for turn, names in enumerate(in_turns(ways, TIMED_TURNS + 1)):
+        for i, each in enumerate(names):
+            # Each input begins differently, so that the KV cache knows it from no other turn.
+            part = [f"({turn}.{i}) {text}" for text in parts[turn - 1]]
+            cpu = _cpu_seconds()
+            ways[each](subject.data.question, part)
+            seconds[each] += (_cpu_seconds() - cpu) * (turn > 0)  # the first turn warms up
+    return {
+        name: {"cpu_ms": 1000 * each / len(texts), "times_default": each / seconds[DEFAULT]}
+        for name, each in seconds.items()
+    }
 
 
 class _Run:
     """The answers of a method, and their cost."""
 
     def __init__(self, data: DataSet, ask: Ask) -> None:
-        self._question, self._ask = data.question, ask
+        self._question, self.ask = data.question, ask
         self._answered: list[Probabilities] = []
         self._reversed: Probabilities | None = None
         self.seconds = self.cpu_seconds = 0.0
@@ -104,7 +141,7 @@ class _Run:
         """Answer the next rows."""
         time.sleep(SETTLING_SECONDS)
         cpu, begin = _cpu_seconds(), time.perf_counter()
-        self._answered.append(self._ask(self._question, texts))
+        self._answered.append(self.ask(self._question, texts))
         self.seconds += time.perf_counter() - begin
         self.cpu_seconds += _cpu_seconds() - cpu
 
@@ -115,7 +152,7 @@ class _Run:
         n_rows = sum(map(len, self._answered))
         per_row = max(self.seconds / n_rows, 1e-9)
         n_rows = min(n_rows, FLIP_ROWS, max(int(budget / per_row), 1))
-        self._reversed = self._ask(question, texts[:n_rows])[:, ::-1]
+        self._reversed = self.ask(question, texts[:n_rows])[:, ::-1]
 
     @property
     def _cpu_per_row(self) -> float:

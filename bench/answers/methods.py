@@ -18,7 +18,16 @@ import numpy as np
 from eliza_ffi.model import Model
 
 from .datasets import DataSet, Question, Row
-from .learned import open_calibrated
+from .learned import (
+    OpenModel,
+    Readings,
+    open_both,
+    open_calibrated,
+    open_candidate,
+    open_encoder,
+    open_self_trained,
+    own_model,
+)
 from .metrics import Probabilities
 
 Ask: TypeAlias = Callable[[Question, Sequence[str]], Probabilities]
@@ -26,6 +35,16 @@ Ask: TypeAlias = Callable[[Question, Sequence[str]], Probabilities]
 
 LABELS = (60, 150, 300)
 """The numbers of labelled rows that methods learn from."""
+
+CANDIDATE_LABELS = 150
+
+INPUTS = (0, 100, 300, 1000)
+"""The numbers of rows without labels that methods learn from."""
+
+MODELS = (own_model, open_encoder, open_both)
+"""A language model, an encoder, and both."""
+
+CALIBRATED = ("calibrate", "calibrate an encoder", "calibrate with an encoder")
 
 DEFAULT = "default"
 """The method that the speed of all others is compared with."""
@@ -40,6 +59,11 @@ class Subject:
     data: DataSet
     rows: tuple[Row, ...]  # the measured rows
     n_threads: int  # compute threads of the language models
+    known: Readings  # what methods that learn have read, which grows
+
+
+OpenMethod: TypeAlias = "Callable[[Subject, ExitStack], Ask]"
+"""Prepares a method for a model and a data set. Closing the stack frees its resources."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +71,15 @@ class AnswerMethod:
     """A compared method."""
 
     name: str
-    # Prepares the method for a model and a data set. Closing the stack frees its resources.
-    open: Callable[[Subject, ExitStack], Ask]
+    open: OpenMethod
     n_labels: int = 0  # how many labelled rows it learns from
+    n_inputs: int | None = None  # how many inputs without labels it learns from
     # How many labelled rows of every option it learns from, for methods with examples.
     per_option: int = 0
     reads_options: bool = True  # whether the order of the options can change its answers
     most_rows: int = 100_000  # the most rows that it answers, for slow methods
-    # Whether its time is reported. Methods that share what the model has read have none.
+    # Whether the time of its answers is reported. Methods that share what the models have read
+    # answer a few rows once more for that.
     is_timed: bool = True
 
     def labels_used(self, data: DataSet) -> int:
@@ -66,16 +91,22 @@ Settings: TypeAlias = Callable[[Model, DataSet, Question], dict[str, Any]]
 """Returns the arguments of `Model.decide_many` for a question about a data set."""
 
 
-def our_method(name: str, settings: Settings, per_option: int = 0) -> AnswerMethod:
+def our_method(
+    name: str,
+    settings: Settings,
+    per_option: int = 0,
+    open_model: OpenModel = own_model,
+) -> AnswerMethod:
     """Return a method of ours, whose settings are computed once for each question."""
 
-    def open_ours(subject: Subject, _: ExitStack) -> Ask:
+    def open_ours(subject: Subject, stack: ExitStack) -> Ask:
+        model = open_model(subject, stack)
         known: dict[Question, dict[str, Any]] = {}
 
         def ask(question: Question, texts: Sequence[str]) -> Probabilities:
             if question not in known:
-                known[question] = settings(subject.model, subject.data, question)
-            decisions = subject.model.decide_many(texts, {"q": question}, **known[question])
+                known[question] = settings(model, subject.data, question)
+            decisions = model.decide_many(texts, {"q": question}, **known[question])
             answers: list[Any] = [decision["q"] for decision in decisions]
             return np.array([answer.distribution for answer in answers])
 
@@ -97,16 +128,9 @@ def with_examples(per_option: int, **more: Any) -> Settings:
     }
 
 
-def learned_methods(
-    name: str, open_learned: Callable[[int, Subject, ExitStack], Ask]
-) -> list[AnswerMethod]:
-    """Return a method of :mod:`.learned` for each number of labels."""
-    return [
-        AnswerMethod(
-            f"{name}, {n} labels", partial(open_learned, n), n, reads_options=False, is_timed=False
-        )
-        for n in LABELS
-    ]
+def learned_method(name: str, open_learned: OpenMethod, **facts: int) -> AnswerMethod:
+    """Return a method of :mod:`.learned`."""
+    return AnswerMethod(name, open_learned, reads_options=False, is_timed=False, **facts)
 
 
 def _ours() -> tuple[AnswerMethod, ...]:
@@ -126,9 +150,49 @@ def _ours() -> tuple[AnswerMethod, ...]:
         our_method("1 example", with_examples(1), per_option=1),
         our_method("2 examples", with_examples(2), per_option=2),
         our_method("1 example, prior of inputs", with_examples(1, prior="inputs"), per_option=1),
-        *learned_methods("calibrate", open_calibrated),
+        our_method("cosine", fixed(), open_model=open_encoder),
+        our_method("cosine, prior of inputs", fixed(prior="inputs"), open_model=open_encoder),
+        our_method("decoder + encoder", fixed(), open_model=open_both),
+        our_method(
+            "decoder + encoder, prior of inputs", fixed(prior="inputs"), open_model=open_both
+        ),
+        *(
+            learned_method(
+                f"{name}learned from {n} inputs",
+                partial(open_self_trained, n, open_model=each),
+                n_inputs=n,
+            )
+            for name, each in zip(("", "cosine, ", "decoder + encoder, "), MODELS, strict=True)
+            for n in INPUTS
+        ),
+        *(
+            learned_method(
+                f"{name}, {n} labels", partial(open_calibrated, n, open_model=each), n_labels=n
+            )
+            for name, each in zip(CALIBRATED, MODELS, strict=True)
+            for n in LABELS
+        ),
     )
 
 
 OURS = _ours()
 """Our methods, in the order of the tables. Examples are counted for each option."""
+
+CANDIDATES = tuple(
+    learned_method(
+        f"{name}, {CANDIDATE_LABELS} labels",
+        partial(open_candidate, place, method, CANDIDATE_LABELS, open_model=open_model),
+        n_labels=CANDIDATE_LABELS,
+    )
+    for name, open_model, place, method in (
+        ("mean at 20 %", own_model, 0, "head"),
+        ("means at 20 and 40 %", own_model, 1, "head"),
+        ("last token", own_model, 2, "head"),
+        ("last token, own answers", own_model, 2, "head+weights"),
+        ("all features", own_model, 3, "head"),
+        ("all features, own answers", own_model, 3, "head+weights"),
+        ("embedding of an encoder", open_both, 0, "head"),
+        ("all features of both models, all answers", open_both, 4, "head+weights"),
+    )
+)
+"""Each head that `calibrate` chooses from, alone."""

@@ -1,4 +1,4 @@
-"""Figures of measured probabilities that `eliza_ffi.decisions.learning.metrics` does not have."""
+"""Figures of measured probabilities that `eliza_ffi.learning.metrics` does not have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eliza_ffi.decisions.learning.metrics import accuracy, nll
+from eliza_ffi.learning.metrics import accuracy, nll
 
 Probabilities = NDArray[np.float64]
 """The probabilities of all options for each row, shape [n_rows, n_options]."""

@@ -24,7 +24,7 @@ from ..choosing.other_libraries import Peer
 from ..together.llama_server import asked, find_llama_server, serving
 from .datasets import DataSet, Question
 from .learned import open_brier
-from .methods import LABELS, AnswerMethod, Ask, Subject, learned_methods
+from .methods import LABELS, AnswerMethod, Ask, Subject, learned_method
 from .metrics import LEAST, Probabilities
 
 MISSING = "llama-server is missing: run 'make peers'"
@@ -246,7 +246,7 @@ def tf_idf(data: DataSet, n: int) -> Classify:
 def mini_lm(data: DataSet, n: int) -> Classify:
     """Return the sentence embeddings of all-MiniLM-L6-v2: the mean over its tokens."""
     runtime = importlib.import_module("onnxruntime")
-    folder = fetch("minilm")
+    folder = fetch("minilm-onnx")
     model = runtime.InferenceSession(str(folder / "model.onnx"))
     tokenizers = importlib.import_module("tokenizers")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -335,6 +335,9 @@ PEERS = (
         for name, features in (("TF-IDF", tf_idf), ("MiniLM", mini_lm))
         for n in LABELS
     ),
-    *learned_methods("brier's head", open_brier),
+    *(
+        learned_method(f"brier's head, {n} labels", partial(open_brier, n), n_labels=n)
+        for n in LABELS
+    ),
 )
 """The peers, in the order of the tables."""

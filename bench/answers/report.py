@@ -9,7 +9,7 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from ..parts.charts import GREY, OTHER, OURS, SERVER, Panel, Scale, picture
+from ..parts.charts import GREY, OTHER, OURS, PINK, PURPLE, SERVER, Panel, Scale, picture
 from ..parts.machine import machine_line
 from ..parts.pages import page_of, versions_of
 from .methods import DEFAULT
@@ -66,7 +66,15 @@ def plot_methods(results: dict[str, Any], file: Path) -> None:
     file.write_text(picture(panels, "Accuracy of each method on each data set"), encoding="utf-8")
 
 
-COLOURS = {"calibrate": OURS, "MiniLM": SERVER, "TF-IDF": OTHER, "brier's head": GREY}
+LINES = {
+    "calibrate": (OURS, "calibrate"),
+    "calibrate with an encoder": (PURPLE, "with an encoder"),
+    "calibrate an encoder": (PINK, "an encoder"),
+    "MiniLM": (SERVER, "MiniLM"),
+    "TF-IDF": (OTHER, "TF-IDF"),
+    "brier's head": (GREY, "brier's head"),
+}
+"""The colour and the name of each family of methods in the picture."""
 
 
 def plot_labels(results: dict[str, Any], file: Path) -> None:
@@ -81,7 +89,7 @@ def plot_labels(results: dict[str, Any], file: Path) -> None:
         for model, of_model in _groups(of_data, "model").items():
             panel = Panel(f"{data}, {model}", examples, accuracy, height=260)
             ends = {}
-            for family, colour in COLOURS.items():
+            for family, (colour, _) in LINES.items():
                 by_size = _groups([c for c in of_model if _family(c) == family], "n_labels")
                 points = sorted((n, _mean_accuracy(cells)) for n, cells in by_size.items())
                 if points:
@@ -91,7 +99,8 @@ def plot_labels(results: dict[str, Any], file: Path) -> None:
             for family in sorted(ends, key=lambda name: -ends[name][1]):
                 y = panel.at(ends[family])[1]
                 lowest = max(y, lowest + 16)  # names must not overlap
-                panel.label(ends[family], family, COLOURS[family], dy=lowest - y + 5)
+                colour, name = LINES[family]
+                panel.label(ends[family], name, colour, dy=lowest - y + 5)
             panels.append(panel)
     file.write_text(picture(panels, "Accuracy over the number of examples"), encoding="utf-8")
 
@@ -134,8 +143,8 @@ def _means(cells: Sequence[Cell]) -> str:
 
 def _mean_of(cells: Sequence[Cell]) -> Callable[[str, Callable[[float], str]], str]:
     def mean(figure: str, show: Callable[[float], str]) -> str:
-        values = [cell[figure] for cell in cells if cell[figure] is not None]
-        return show(fmean(values)) if values else "-"
+        known = _groups([cell for cell in cells if cell[figure] is not None], "data").values()
+        return show(fmean(fmean(cell[figure] for cell in each) for each in known)) if known else "-"
 
     return mean
 

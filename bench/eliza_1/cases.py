@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from eliza_ffi._resources import fixture_path
-from eliza_ffi.cli.demo_prompts import (
+from demo_prompts import (
     SHOULD_RESPOND_CHOICES,
     planner_prompt,
     should_respond_prompt,
 )
+
+from eliza_ffi._resources import fixture_path
 from eliza_ffi.elizaos.actions import Action
 from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
+from eliza_ffi.structured import Skeleton, SkeletonSpan
 from eliza_ffi.structured.json_text import json_text
-from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
 TASKS = ("should_respond", "planner", "action")
 
@@ -46,7 +47,7 @@ class Case:
 
     task: str
     id: str
-    # The prompt in the format of :mod:`eliza_ffi.cli.demo_prompts`. The answer follows it.
+    # The prompt in the format of `scripts/demo_prompts.py`. The answer follows it.
     prompt: str
     # The same request for a chat model: a system message that describes the answer, and the user's
     # message.

@@ -12,7 +12,7 @@ from eliza_ffi.elizaos.planning import (
     options_after,
 )
 from eliza_ffi.structured.json_text import json_text
-from eliza_ffi.structured.placed_span import JSON_DEPTH, MOST_SPACES, PlacedSpan
+from eliza_ffi.structured.placed_span import JSON_DEPTH, MAX_SPACES, PlacedSpan
 from eliza_ffi.structured.skeleton import Skeleton
 
 JSON_RULES = rf"""
@@ -23,7 +23,7 @@ json-code ::= [0-9A-CEFa-cef] json-hex json-hex json-hex | [Dd] [0-7] json-hex j
 json-hex ::= [0-9A-Fa-f]
 json-number ::= json-integer ("." [0-9]+)? ([Ee] [-+]? [0-9]+)?
 json-integer ::= "-"? ("0" | [1-9] [0-9]*)
-json-space ::= [ \t\n\r]{{0,{MOST_SPACES}}}
+json-space ::= [ \t\n\r]{{0,{MAX_SPACES}}}
 """.replace("\\\n", "")
 
 

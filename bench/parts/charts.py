@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 OURS, SERVER, OTHER, GREY = "#d55e00", "#3b86c4", "#0a9270", "#808080"
+PURPLE, PINK = "#8250df", "#c2408c"
 """Colours with a contrast of at least 3 to white and to black pages."""
 
 # The background is transparent. Where a program ignores the media queries, all text is grey.

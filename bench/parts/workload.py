@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demo_prompts import planner_prompt
 from fetch_real_models import fetch
 from make_test_models import LOGIT_STD, cached_model
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.cli.demo_prompts import planner_prompt
 
 MESSAGES = (
     "send Ana a message that I am late",

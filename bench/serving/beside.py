@@ -16,7 +16,7 @@ from typing import Any
 from page_tables import markdown_table, number
 
 from eliza_ffi.decisions import Choice
-from eliza_ffi.decisions.deciding import plan_of
+from eliza_ffi.evidence.deciding import plan_of
 from eliza_ffi.model import Model
 
 from ..model import gbnf_of

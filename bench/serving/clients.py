@@ -20,7 +20,7 @@ MISBEHAVIOURS = (
     *("sends broken JSON", "reads slowly", "does not read answers"),
 )
 
-MOST_TRIES = 1000
+MAX_TRIES = 1000
 
 
 @dataclass
@@ -96,7 +96,7 @@ async def _ask_until_answered(
 ) -> Connection:
     """Send a request, again if the queue was full; return the connection for the next request."""
     body = _marked(asked, mark)
-    for tries in range(MOST_TRIES):
+    for tries in range(MAX_TRIES):
         begin = time.perf_counter()
         if connection.reader.at_eof():  # the server closed the idle connection
             connection = await Connection.to(address)
@@ -113,7 +113,7 @@ async def _ask_until_answered(
         else:
             outcome.held += 1
         return connection
-    outcome.lost.append(f"{mark}: rejected with status 429 {MOST_TRIES} times")
+    outcome.lost.append(f"{mark}: rejected with status 429 {MAX_TRIES} times")
     return connection
 
 

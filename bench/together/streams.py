@@ -31,7 +31,7 @@ T = TypeVar("T")
 CHOICES = ("SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE", "IGNORE")
 """Labels. Some differ from the others in their first token, some in a later one."""
 
-MOST_RESTARTS = 64
+MAX_RESTARTS = 64
 
 
 class Contender(Protocol):
@@ -106,7 +106,7 @@ class OurStreams:
         and one more of its own first tokens for each restart.
         """
         model, left = self._model, n_tokens
-        for attempt in range(MOST_RESTARTS):
+        for attempt in range(MAX_RESTARTS):
             args = generate_request(model.session, [*prompt, *prompt[:attempt]], max_tokens=left)
             run = Run(model.session, partial(_generated, args))
             with closing(run.steps()) as steps:
@@ -116,7 +116,7 @@ class OurStreams:
                         yield step.tokens
             if left <= 0:
                 return
-        raise ElizaError(f"the model ended {MOST_RESTARTS} times before {n_tokens} tokens")
+        raise ElizaError(f"the model ended {MAX_RESTARTS} times before {n_tokens} tokens")
 
     def choose(self, prompt: Tokens) -> str:
         """Return the label that greedy decoding chooses, one token at a time."""

@@ -20,7 +20,7 @@ import torch
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 from tiny_model.corpus import SECOND_PASS, Example, Generator  # noqa: E402
 from tiny_model.evaluation import are_right  # noqa: E402

@@ -112,7 +112,7 @@ def measure_noise(
         )
 
 
-LEAST_NOISE = 1e-9  # the embedded model on one thread may have none
+MIN_NOISE = 1e-9  # the embedded model on one thread may have none
 KINDS = ("same", "near-tie", "other leaf", "too far", "wrong")
 
 
@@ -134,7 +134,7 @@ def table(compared: Sequence[Comparison]) -> str:
 def _counts(group: Sequence[Comparison]) -> list[str]:
     count = Counter(each.verdict.kind for each in group)
     difference = max((each.verdict.difference for each in group), default=0.0)
-    shares = (each.verdict.difference / max(each.noise, LEAST_NOISE) for each in group)
+    shares = (each.verdict.difference / max(each.noise, MIN_NOISE) for each in group)
     counts = (str(count[kind]) for kind in KINDS)
     return [str(len(group)), *counts, f"{difference:.1e}", f"{max(shares, default=0.0):.2f}"]
 

@@ -30,7 +30,7 @@ ROUNDINGS = {"without flash attention": WITHOUT_FLASH, "prompts in pieces": ("n_
 """Options that change the order of summation: another kernel for attention, and prompts decoded in
 batches of seven tokens."""
 
-LEAST_NOISE = 1e-3
+MIN_NOISE = 1e-3
 """In nats: the rounding error of a logit if the output head and the cache are in half precision."""
 
 # Every question is asked in several streams, so that equal streams meet and some start late.
@@ -61,7 +61,7 @@ def use_in_every_way(name: str, path: Path, subject: Subject) -> Findings:
     except ElizaError as error:
         return Findings(refusal=str(error))
     _check_prompts_matter(questions)
-    noise = LEAST_NOISE
+    noise = MIN_NOISE
     for stage, rounding in ROUNDINGS.items():
         say_stage(stage)
         noise = max(noise, measure_noise(path, subject, questions, rounding))
@@ -157,10 +157,10 @@ def _as_endings(path: Path, subject: Subject, questions: Sequence[Question]) -> 
             with closing(binding.open(ctx, StreamConfig())) as stream:
                 binding.prefill(stream, prompt[:half])
                 scores = binding.score_endings(
-                    stream, endings, joint=False, allowed_probability=False
+                    stream, endings, full=False, allowed_probability=False
                 )
             for question, found in zip(asked, scores[1:], strict=True):
-                outcome = replace(question.expected, logprobs=found.legal)
+                outcome = replace(question.expected, logprobs=found.constrained)
                 yield question, outcome, FASTEST, "as an ending"
 
 

@@ -170,7 +170,7 @@ def _many_skeletons(stage: Stage) -> str:
 def _many_grammars(stage: Stage) -> str:
     for number in range(500):
         words = " | ".join(f'"word{number}x{i}"' for i in range(100))
-        stage.model.generate(PROMPT, 1, shape=Gbnf(f"root ::= {words}"))
+        stage.model.generate(PROMPT, 1, schema=Gbnf(f"root ::= {words}"))
     return "500 grammars"
 
 

@@ -114,7 +114,7 @@ def _filled(shape: Any, stage: Stage) -> str:
 
 
 def _one_token(grammar: str, stage: Stage) -> str:
-    return stage.model.generate(PROMPT, 1, shape=Gbnf(grammar)).text
+    return stage.model.generate(PROMPT, 1, schema=Gbnf(grammar)).text
 
 
 def _over_budget(stage: Stage) -> str:
@@ -156,7 +156,7 @@ def _cancelled(stage: Stage) -> str:
 def _before_a_word(stage: Stage, n: int = 200) -> str:
     """Wait for a trigger while a bias makes the model write one letter many times."""
     with stage.option("grammar_triggers", json.dumps([{"type": "word", "value": "never"}])):
-        return _write(stage, n, shape=Gbnf('root ::= "a"'))
+        return _write(stage, n, schema=Gbnf('root ::= "a"'))
 
 
 def _write(stage: Stage, n: int, **more: Any) -> str:

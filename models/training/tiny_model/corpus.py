@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eliza_ffi.cli.demo_prompts import (
+from demo_prompts import (
     END_OF_TURN,
     SHOULD_RESPOND_CHOICES,
     chat_prompt,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.cli.demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
+from demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
 from .corpus import Example
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from demo_prompts import END_OF_TURN
 from tokenizers import Tokenizer
-
-from eliza_ffi.cli.demo_prompts import END_OF_TURN
 
 from .network import Network
 from .vocabulary import BOS, EOS, PAD, PRE_TOKENIZER, SPECIAL_TOKENS, special_id

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from eliza_ffi.cli.demo_prompts import chat_prompt
+from demo_prompts import chat_prompt
+
 from eliza_ffi.decisions.prompts import RenderedQuestion, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Level, MultiLabel, Option, Predicate, Score
 

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from demo_prompts import END_OF_TURN, START_OF_TURN
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-
-from eliza_ffi.cli.demo_prompts import END_OF_TURN, START_OF_TURN
 
 from .corpus import Example
 from .hints import Hints, Span, give_hints

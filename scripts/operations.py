@@ -1,49 +1,25 @@
-"""The operations that run while calls fail: each use of a model once."""
+"""Each use of a model once, for ``check_soak.py``."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from stage import ACTIONS, CHAT, OTHER_PROMPT, PROMPT, Stage
 
 from eliza_ffi import Gbnf, Sampling, Speculation
 from eliza_ffi.choices import ChoiceResult
 from eliza_ffi.decisions import Choice as Question
 from eliza_ffi.decisions import Predicate, Score
-from eliza_ffi.library.protocol import StreamConfig
 
 GRAMMAR = 'root ::= ("yes" | "no") [a-z ,]{0,9} "."'
 REPEATED = "one two one two one two one"
 N_SLOTS = 2
 
 
-@dataclass(frozen=True)
-class Operation:
-    name: str
-    run: Callable[[Stage], Any]  # runs the operation and returns its result
-    prepare: Callable[[Stage], object]  # runs first, while no call fails
-
-
 def _shown(choice: ChoiceResult[Any]) -> list[Any]:
     # Rounding depends on how much of the prompt was in the cache.
     return [choice.value, round(choice.probability, 4)]
-
-
-def _use(stage: Stage) -> None:
-    stage.model.choose(OTHER_PROMPT, ACTIONS)
-
-
-def _reload(stage: Stage) -> None:
-    model = stage.model
-    lib = stage.library.lib
-    lib.eliza_inference_mmap_evict(model.session.ctx, b"text", stage.library.ffi.NULL)
-    model.binding.load(model.session.ctx)
 
 
 def _choose_best(stage: Stage) -> Any:
@@ -76,21 +52,6 @@ TRUNCATION: dict[str, Any] = {"min_p": 0.05, "typical_p": 0.9, "top_n_sigma": 2.
 SAMPLING = Sampling(temperature=0.8, top_k=20, seed=3, **PENALTIES, **TRUNCATION)
 
 
-def _generate_masked(stage: Stage) -> Any:
-    binding, ctx = stage.model.binding, stage.model.session.ctx
-    words = (stage.model.describe()["model"]["n_vocab"] + 31) // 32
-    with closing(binding.open(ctx, StreamConfig())) as stream:
-        binding.prefill(stream, stage.model.tokenize(CHAT, add_special=True, parse_special=True))
-        tokens: list[int] = []
-        for word in range(8, 14):
-            mask = np.zeros(words, np.uint32)
-            mask[word::16] = 0x0FF0
-            binding.decode(stream)
-            binding.set_token_mask(stream, mask)
-            tokens += binding.next(stream).tokens
-    return tokens
-
-
 def _generate_logprobs(stage: Stage) -> Any:
     result = stage.model.generate(CHAT, 6, logprobs=3, stop=["\n\n"])
     return [result.text, len(result.logprobs or ())]
@@ -116,29 +77,9 @@ def _tokens(stage: Stage) -> Any:
     return [tokens, stage.model.detokenize(tokens)]
 
 
-def _set_options(stage: Stage) -> None:
-    stage.set_option("logit_bias", json.dumps([[token, 0.0] for token in range(50)]))
-    stage.set_option("dry_sequence_breakers", json.dumps(["\n", ":", "a longer one"]))
-    stage.set_option("samplers", "penalties;dry;top_k;min_p;temperature")
-    stage.set_option("preset", "greedy")  # options that were set before a failure stay set
-
-
-def _slot_file(stage: Stage) -> Path:
-    return stage.folder / "prompt.slot"
-
-
-def _have_saved(stage: Stage) -> None:
-    stage.model.save_prompt_cache(_slot_file(stage), OTHER_PROMPT)
-
-
-OF_OPENED: dict[str, Callable[[Stage], Any]] = {
-    "load again": _reload,
+USES: dict[str, Callable[[Stage], Any]] = {
     "describe": lambda stage: sorted(stage.model.describe()),
     "tokenize": _tokens,
-    "set options": _set_options,
-    "choose the first time": lambda stage: _shown(stage.model.choose(PROMPT, ACTIONS)),
-}
-OF_USED: dict[str, Callable[[Stage], Any]] = {
     "choose": lambda stage: _shown(stage.model.choose(PROMPT, ACTIONS)),
     "choose with mode best": _choose_best,
     "choose with any tokenization": lambda stage: _shown(
@@ -149,9 +90,8 @@ OF_USED: dict[str, Callable[[Stage], Any]] = {
     "decide": _decide,
     "generate": lambda stage: stage.model.generate(CHAT, 8).text,
     "generate with sampling": lambda stage: stage.model.generate(CHAT, 8, sampling=SAMPLING).text,
-    "generate with masks": _generate_masked,
     "generate with a grammar": lambda stage: (
-        stage.model.generate(CHAT, 8, shape=Gbnf(GRAMMAR)).text
+        stage.model.generate(CHAT, 8, schema=Gbnf(GRAMMAR)).text
     ),
     "generate with speculation": lambda stage: (
         stage.model.generate(REPEATED, 8, speculation=Speculation(max_tokens=4)).text
@@ -163,15 +103,3 @@ OF_USED: dict[str, Callable[[Stage], Any]] = {
         stage.model.end_of_turn("<|im_start|>user\nhow are", "<|im_end|>").probability, 4
     ),
 }
-OF_SAVED: dict[str, Callable[[Stage], Any]] = {
-    "save": lambda stage: stage.model.save_prompt_cache(_slot_file(stage), PROMPT),
-    "restore": lambda stage: stage.model.load_prompt_cache(_slot_file(stage)),
-}
-OPERATIONS = (
-    Operation("load", lambda stage: stage.model.path, lambda _: None),
-    *(Operation(name, run, lambda stage: stage.model) for name, run in OF_OPENED.items()),
-    *(Operation(name, run, _use) for name, run in OF_USED.items()),
-    *(Operation(name, run, _have_saved) for name, run in OF_SAVED.items()),
-    Operation("close", Stage.close, _use),
-)
-"""In the order in which a program would run them."""
