@@ -379,7 +379,7 @@ release: $(VENV)/with-release ## build, check and try the files of a release, an
 
 .PHONY: docs lint format clean
 docs: $(VENV)/with-docs ## build the documentation's site into build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo build/site/index.html
 
 lint: $(VENV)/with-dev ## check style, types, the weight of each folder, and the versions of measured figures

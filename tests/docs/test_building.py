@@ -25,6 +25,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert (tmp_path / "tutorial" / "route-messages.html").is_file()
     names = (tmp_path / "reference" / "python" / "eliza_ffi.html").read_text(encoding="utf-8")
     choose = names.partition('id="eliza_ffi.AsyncModel.choose"')[2].partition("doc-contents")[0]
-    assert "labels" in choose  # its signature is that of Model.choose
+    assert "labels" in choose  # its signature is that of Model.choose,
+    assert "temperature" in choose  # with the keyword arguments that a typed dictionary lists
     header = (tmp_path / "reference" / "c-header.html").read_text(encoding="utf-8")
     assert "eliza_inference_create" in header
