@@ -44,6 +44,9 @@ endif()
 # then reaches our kernel (CpuAttention.cmake).
 set(_c_only " -Dggml_compute_forward_flash_attn_ext=eliza_compute_attention")
 set(_flags "-ffunction-sections -fdata-sections")
+# llama.cpp configures a thread's AMX tiles once. GCC 12 stores only 8 of the configuration's 64 bytes, and another library
+# of the process, such as oneDNN in PyTorch, may release the tiles: the next product ends the process.
+string(APPEND _flags " -U__AMX_INT8__")
 set(_vector_moves "")
 if(ELIZA_ZIG AND NOT APPLE AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   string(APPEND _flags " -mcpu=generic+v8_2a+dotprod")  # zig's equivalent of -march
