@@ -7,7 +7,7 @@
 #   PYTHON=...     create the virtual environment with this Python
 #   ELIZA_INSTALL_PACKAGES=0  print the names of missing packages instead of installing them
 #
-# docs/backends.md describes the variables of the other backends.
+# docs/guides/gpus.md describes the variables of the other backends.
 
 PYTHON     ?= python3
 JOBS       ?= $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
@@ -358,7 +358,7 @@ $(ARCHIVES): archive-%: $(VENV)/with-release
 	@cd build/$@ && PATH="$(BIN):$$PATH" cpack -B '$(CURDIR)/dist' > cpack.log || { cat cpack.log; exit 1; }
 	@rm -rf dist/_CPack_Packages
 
-# docs/develop/build.md describes the files. As root, with debootstrap, the release is also tried in bare systems.
+# docs/contribute/build.md describes the files. As root, with debootstrap, the release is also tried in bare systems.
 PROJECT_URL ?=
 release: $(VENV)/with-release ## build, check and try the files of a release, and print how to publish it (PROJECT_URL=https://...)
 	@$(BIN)/python scripts/check_toolchain.py windows

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/performance.md from stored results, and write its tables.
+"""Draw the pictures of docs/explanation/performance.md from stored results, and write its tables.
 
     $ python -m bench.pictures
 
@@ -21,7 +21,7 @@ from .parts.pages import RESULTS, Results, fill_sections, stored
 from .parts.workload import SMOLLM2
 
 DOCS = RESULTS.parent.parent / "docs"
-PAGES = (DOCS / "performance.md", DOCS / "explanation" / "measurements.md")
+PAGES = (DOCS / "explanation" / "performance.md", DOCS / "explanation" / "measurements.md")
 TABLES = {
     "sizes": sizes.markdown,
     "peers": peers.markdown,

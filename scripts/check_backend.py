@@ -6,7 +6,7 @@
 
 The reference is the CPU library, which chooses token by token, with all logits. The library in
 ``build/BACKEND`` then chooses with every layer on the backend, with all strategies, with and
-without the restricted head. docs/backends.md says what is compared.
+without the restricted head. docs/guides/gpus.md says what is compared.
 
 Exit codes: 0 = all results equal the reference or are near-ties, 1 = some differ, 2 = cannot check.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks and measures eliza-ffi on a GPU, beside llama-server, in at most eight minutes. Writes one folder of results,
-# from which docs/backends.md is made.
+# from which docs/guides/gpus.md is made.
 #
 #     scripts/gpu_session.sh [FOLDER]              # build/gpu-session by default
 #     scripts/gpu_session.sh --rehearse [FOLDER]   # on the CPU, with tiny models and loads
@@ -10,7 +10,7 @@
 # - the cache of fetch_llama_cpp.py, or a folder for it that ELIZA_FFI_CACHE names, with llama.cpp-bNNNNN; and in its
 #   folder real, smollm2 and gemma3-270m. Without these two, models with random weights stand in for them.
 # - build/cpu and build/peers-cuda, and best also build/cuda, built for its card in advance; what is missing is built
-#   first. To build CUDA on a machine without a GPU, see docs/backends.md, and set CUDA_ARCHITECTURES and ELIZA_NATIVE=0.
+#   first. To build CUDA on a machine without a GPU, see docs/guides/gpus.md, and set CUDA_ARCHITECTURES and ELIZA_NATIVE=0.
 # - the Python packages of the extras serve and dev that the steps import: cffi, gguf, jinja2, jsonschema-rs,
 #   llguidance, numpy, prometheus-client, pydantic, starlette, uvicorn, brotli and zstd. PYTHON names their interpreter.
 #

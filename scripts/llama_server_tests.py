@@ -7,7 +7,7 @@
 The tests are in ``tools/server/tests/unit`` of llama.cpp's source tree. Their class `ServerProcess`
 starts ``eliza-ffi serve`` here, with the embedded model. Many tests must fail: they expect the text
 of llama.cpp's test models, or use endpoints and fields that only llama-server has. Prints the
-counts of docs/serve.md. The exit code is 1 if a test fails that `MUST_FAIL` does not list.
+counts of docs/reference/http.md. The exit code is 1 if a test fails that `MUST_FAIL` does not list.
 
 Needs the packages ``requests`` and ``filelock``, besides those of the extra ``dev``.
 """

@@ -4,7 +4,7 @@
     $ python scripts/release_files.py dist build/release/tried.txt
 
 Writes a software bill of materials (CycloneDX) and SHA256SUMS into the folder. Prints the files,
-the checks that have passed, and the commands that publish the release, from docs/develop/build.md.
+the checks that have passed, and the commands of docs/contribute/build.md that publish the release.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(folder: Path, tried: Path) -> None:
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (folder / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
     passed = tried.read_text(encoding="utf-8").splitlines() if tried.is_file() else []
-    page = (ROOT / "docs" / "develop" / "build.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contribute" / "build.md").read_text(encoding="utf-8")
     commands = page.partition("## A release")[2].partition("```sh\n")[2].partition("```")[0]
     built = [f"[x] {path.name}, {path.stat().st_size:,} bytes" for path in files]
     tried_or_not = [f"[x] {line}" for line in passed] or ["[ ] scripts/check_bare_debian.sh"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/questions.schema.json: the JSON Schema of question files, for editors.
+"""Write docs/reference/questions.schema.json: the JSON Schema of question files, for editors.
 
 The server checks and describes questions with the same models (``eliza_ffi/serve/questions.py``).
 """
@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from eliza_ffi.serve.questions import Questions
 
-SCHEMA = Path(__file__).resolve().parent.parent / "docs" / "questions.schema.json"
+SCHEMA = Path(__file__).resolve().parent.parent / "docs" / "reference" / "questions.schema.json"
 
 
 def question_schema() -> str:

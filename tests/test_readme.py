@@ -15,10 +15,10 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-SKELETONS = (ROOT / "docs" / "skeletons.md").read_text(encoding="utf-8")
-DECISIONS = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
-DROP_IN = (ROOT / "docs" / "drop-in.md").read_text(encoding="utf-8")
+PYTHON = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+SKELETONS = (ROOT / "docs" / "elizaos" / "skeletons.md").read_text(encoding="utf-8")
+DECISIONS = (ROOT / "docs" / "guides" / "decide.md").read_text(encoding="utf-8")
+DROP_IN = (ROOT / "docs" / "elizaos" / "replace-the-library.md").read_text(encoding="utf-8")
 
 COMMANDS = [command for page in (README, PYTHON) for command in commands_of(page)]
 OURS = sorted({command for command in COMMANDS if command.startswith("eliza-ffi ")})

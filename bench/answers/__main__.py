@@ -9,7 +9,7 @@ with.
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
     $ python -m bench.answers --labels 60 150 300 --seeds 5 --json bench/results/labels.json \
-          --docs docs/how-to/calibrate.md --plot bench/results/labels.svg
+          --docs docs/guides/calibrate.md --plot bench/results/labels.svg
     $ python -m bench.answers --data trec-12 --rows 1000 --threads 1  # the speed of a table
     $ python -m bench.answers --render --data trec spam sentiment ratings tickets \
           --docs docs/explanation/accuracy.md --plot bench/results/answers.svg

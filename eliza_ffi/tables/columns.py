@@ -42,7 +42,7 @@ class OutputColumns:
     """The columns of an output.
 
     They are ``row``, the kept columns of the input, for each question ``NAME`` and ``NAME_...``,
-    ``reasoning`` and ``review`` if the settings request them, and ``error``. docs/decide.md
+    ``reasoning`` and ``review`` if the settings request them, and ``error``. docs/guides/tables.md
     describes each.
 
     Parameters

@@ -221,7 +221,7 @@ test("completionModel continues a prompt", async () => {
 });
 
 test("the program of the how-to page runs", async () => {
-  const page = await Bun.file(resolve(root, "docs/how-to/http-clients.md")).text();
+  const page = await Bun.file(resolve(root, "docs/guides/http-clients.md")).text();
   const program = /```ts\n(.*?)```/s.exec(page)![1]!
     .replace("http://127.0.0.1:8080", server.url)
     .replaceAll("prompt:", "temperature: 0, prompt:"); // a sampled text may begin with a space, or be empty

@@ -344,7 +344,7 @@ def test_the_examples_in_the_documentation_run(
     library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
-    page = (ROOT / "docs" / "prompts.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "prompts.md").read_text("utf-8")
     for program in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(compile(program, "prompts.md", "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Tests of the commands in docs/decide.md."""
+"""Tests of the commands in docs/guides/tables.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from command import Run
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
-PAGE = (ROOT / "docs" / "decide.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "tables.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

@@ -12,7 +12,7 @@ from checkout import ROOT
 
 from eliza_ffi import Model
 
-PAGE = (ROOT / "docs" / "c-library.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "c.md").read_text(encoding="utf-8")
 
 
 def test_the_c_example_agrees_with_separate_choices(tiny_model: Model, tmp_path: Path) -> None:

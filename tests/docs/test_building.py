@@ -22,7 +22,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "tutorial" / "route-messages.html").is_file()
+    assert (tmp_path / "start" / "tutorial.html").is_file()
     names = (tmp_path / "reference" / "python" / "eliza_ffi.html").read_text(encoding="utf-8")
     choose = names.partition('id="eliza_ffi.AsyncModel.choose"')[2].partition("doc-contents")[0]
     assert "labels" in choose  # its signature is that of Model.choose,

@@ -12,7 +12,7 @@ from install_commands import PAGES, is_published, with_commands
 
 from eliza_ffi.cli.doctor import EXTRAS
 
-PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "start" / "install.md").read_text(encoding="utf-8")
 
 
 def texts() -> list[Path]:

@@ -118,7 +118,7 @@ def test_a_native_test_calls_every_function_with_bad_arguments() -> None:
 
 
 def test_drop_in_md_lists_every_function() -> None:
-    page = (ROOT / "docs/drop-in.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/elizaos/replace-the-library.md").read_text(encoding="utf-8")
     tables = page.partition("## Every function\n")[2]
     listed = re.findall(r"^\| `(\w+)` \|", tables, flags=re.MULTILINE)
     full = [name if name.startswith(("eliza_", "llama_")) else PREFIX + name for name in listed]

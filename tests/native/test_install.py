@@ -19,7 +19,7 @@ from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
 
-PAGE = (ROOT / "docs" / "c-library.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "c.md").read_text(encoding="utf-8")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 INSTALLED = {

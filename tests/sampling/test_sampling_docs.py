@@ -1,4 +1,4 @@
-"""Check the examples and tables in docs/sampling.md."""
+"""Check the examples and tables in docs/reference/sampling.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from checkout import ROOT
 
 from eliza_ffi import sampling
 
-PAGE = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "sampling.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 

@@ -182,7 +182,7 @@ def test_a_chat_model_answers_and_streams(chat: Any, messages: Any, tiny_model: 
 
 
 def test_the_program_of_the_how_to_page_runs_as_written(langchain: Any, server: Served) -> None:
-    page = (ROOT / "docs" / "how-to" / "http-clients.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "http-clients.md").read_text(encoding="utf-8")
     (program,) = programs_of(page)
     program = program.replace("http://127.0.0.1:8080", server.url)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

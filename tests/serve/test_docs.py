@@ -1,4 +1,4 @@
-"""Tests of docs/serve.md and deploy/: programs work, lists are complete, names exist.
+"""Tests of docs/reference/http.md and deploy/: programs work, lists are complete, names exist.
 
 ``CHECK=deploy`` checks the syntax of the files in deploy/.
 """
@@ -33,7 +33,7 @@ from eliza_ffi.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.slow
 
-TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
 PROGRAMS = [each for each in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "8080" in each]
 CONSOLE = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
 (CURLS,) = (each for each in CONSOLE if "curl" in each and "/v1/rerank" not in each)

@@ -1,4 +1,4 @@
-"""Masks from another library, XGrammar: the example in ``docs/schemas.md``."""
+"""Masks from another library, XGrammar: the example in ``docs/guides/structured-answers.md``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eliza_ffi.model import Model
 
 pytest.importorskip("xgrammar", reason="xgrammar is not installed")
 
-PAGE = (ROOT / "docs" / "schemas.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "structured-answers.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/index.md", "docs/install.md", "docs/tutorial/route-messages.md")
+PAGES = ("README.md", "docs/index.md", "docs/start/install.md", "docs/start/tutorial.md")
 
 BLOCK = re.compile(r"(?<=<!-- install:begin -->\n).*?(?=<!-- install:end -->\n)", re.DOTALL)
 COMMANDS = """

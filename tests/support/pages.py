@@ -10,7 +10,7 @@ All blocks of a page run in order in one folder. Python blocks share one namespa
 
 If the embedded model or the output of a command has changed, write the current output into a page:
 
-    $ python tests/support/pages.py docs/tutorial/route-messages.md
+    $ python tests/support/pages.py docs/start/tutorial.md
 """
 
 from __future__ import annotations

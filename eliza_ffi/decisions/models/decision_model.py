@@ -5,8 +5,8 @@ template, named ``systemone``. The template writes a question with its options. 
 the options are the softmax over their scores, divided by a temperature. The file contains a
 temperature for each type of question and number of options. The types are ``noul`` (a predicate),
 ``choice`` and ``score``. The score of an option is the logit of its label, which is one token,
-after the prompt. Some types have no labels; see :mod:`.marked_prompts`. ``docs/decision_models.md``
-describes all types.
+after the prompt. Some types have no labels; see :mod:`.marked_prompts`.
+``docs/reference/decision-models.md`` describes all types.
 
 This module runs no model. :meth:`DecisionModel.ask` returns prompts, together with what to read:
 the logits of tokens after the prompt, or the rows of tokens in it.

@@ -3,7 +3,7 @@ r"""The distribution of sampling on the CPU, stage by stage, as akunu's book des
 A logit vector goes through temperature, softmax, top-k, min-p, top-p and renormalise, in this order
 (stages 3 to 8 of nine). All numbers are in single precision and sums run from left to right, as in
 the C++ code of the book. llama.cpp's samplers are different functions in a different order: see
-:mod:`numpy_sampler.chain`. ``docs/sampling.md`` lists the differences.
+:mod:`numpy_sampler.chain`. ``docs/reference/sampling.md`` lists the differences.
 """
 
 from __future__ import annotations
