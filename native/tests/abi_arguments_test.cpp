@@ -196,6 +196,7 @@ const Function table[] = {
     ARGUMENTS(eliza_inference_rerank),
     ARGUMENTS(eliza_inference_llm_pooled_states_supported),
     ARGUMENTS(eliza_inference_llm_stream_pooled_states),
+    ARGUMENTS(eliza_inference_llm_stream_request_states),
     ARGUMENTS(eliza_inference_token_embeddings_supported),
     ARGUMENTS(eliza_inference_token_embeddings),
     ARGUMENTS(eliza_inference_llm_eot_supported),

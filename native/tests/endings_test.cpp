@@ -191,6 +191,83 @@ TEST(Endings, AreReadTogetherWithAnAppendedPrompt) {
     }
 }
 
+// Means of hidden states come with the scores, in the same passes, whatever the cache holds.
+TEST(Endings, BringTheStatesOfTheirPrompt) {
+    const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
+    const int32_t n_layers = llama_model_n_layer(model->get());
+    const size_t n_embd = static_cast<size_t>(llama_model_n_embd(model->get()));
+    std::mt19937 random{11};
+    Tokens text = prompt;
+    for (int32_t i = 0; i < 40; ++i) text.push_back(340 + i);
+    const std::vector<uint64_t> ranges = {12, 45, text.size() - 1, text.size()};
+    for (const char * strategy : {"auto", "token-by-token"}) {
+        for (const char * n_batch : {"16", "512"}) {
+            const ContextHandle context = make_context(strategy, f32_model_path(), n_batch);
+            const ContextHandle other = make_context(strategy, f32_model_path(), n_batch);
+            for (const std::vector<int32_t> & layers :
+                 {std::vector<int32_t>{1}, std::vector<int32_t>{n_layers}, std::vector<int32_t>{1, 2, n_layers}}) {
+                std::vector<Question> questions = random_questions(random, 4, 8, 310);
+                questions.front().tokens.clear();
+                const StreamHandle plain = open(other, full_precision_config());
+                std::vector<float> expected(layers.size() * 2 * n_embd), found(expected.size());
+                ErrorText error;
+                ASSERT_EQ(eliza_inference_llm_stream_pooled_states(plain.get(), text.data(), text.size(), 0,
+                                                                   layers.data(), layers.size(), ranges.data(), 2,
+                                                                   expected.data(), expected.size(), error.out()),
+                          0)
+                    << error.text();
+                prefill(plain, text);
+                const Scores without = score(other, plain, questions);
+                int64_t n_passes = 0;
+                for (const bool is_decoded : {false, true}) {
+                    const StreamHandle stream = open(context, full_precision_config());
+                    ASSERT_EQ(eliza_inference_llm_stream_append(stream.get(), text.data(), text.size(), nullptr), 0);
+                    if (is_decoded) {
+                        ASSERT_EQ(eliza_inference_llm_stream_decode(stream.get(), nullptr), 0);
+                        n_passes = stats(stream).forward_passes;
+                    }
+                    ASSERT_EQ(eliza_inference_llm_stream_request_states(stream.get(), layers.data(), layers.size(),
+                                                                        ranges.data(), 2, found.data(), found.size(),
+                                                                        error.out()),
+                              0)
+                        << error.text();
+                    const Scores scores = score(context, stream, questions);
+                    ASSERT_EQ(scores.status, without.status) << scores.error;
+                    expect_near(scores.legal, without.legal, 1e-4);
+                    expect_near(scores.joint, without.joint, 1e-4);
+                    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4) << i;
+                    if (std::string(strategy) == "auto" && std::string(n_batch) == "512") {
+                        EXPECT_EQ(stats(stream).forward_passes, n_passes + 1);
+                    }
+                    found.assign(found.size(), -1.0f);
+                    EXPECT_EQ(score(context, stream, questions).status, without.status);
+                    EXPECT_EQ(found, std::vector<float>(found.size(), -1.0f)) << "the request was for one call";
+                }
+            }
+        }
+    }
+}
+
+TEST(Endings, ThatFailLeaveTheRequestedStatesAlone) {
+    const ContextHandle context = make_context("auto");
+    const std::vector<uint64_t> range = {0, 5};
+    const int32_t layer = 1;
+    std::vector<float> found(4096, -1.0f);
+    ErrorText error;
+    const StreamHandle stream = open(context);
+    EXPECT_EQ(eliza_inference_llm_stream_request_states(stream.get(), &layer, 1, range.data(), 1, found.data(),
+                                                        found.size(), error.out()),
+              ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text(), "ranges[0]: expected a non-empty part of 0 tokens, got 0 to 5");
+    prefill(stream, prompt);
+    ASSERT_EQ(eliza_inference_llm_stream_request_states(stream.get(), &layer, 1, range.data(), 1, found.data(),
+                                                        found.size(), error.out()),
+              0);
+    EXPECT_LT(score(context, stream, {{Tokens(3000, 321), {{340}, {341}}}}).status, 0);
+    EXPECT_EQ(score(context, stream, {{{}, {{340}, {341}}}}).status, 2);
+    EXPECT_EQ(found, std::vector<float>(found.size(), -1.0f));
+}
+
 TEST(Endings, ThatDoNotFitOnePassFollowInTheNext) {
     const ContextHandle small = make_context("auto", f32_model_path(), "32"), large = make_context("auto");
     std::mt19937 random{7};

@@ -183,6 +183,13 @@ ELIZA_API int32_t eliza_inference_llm_stream_pooled_states(EliLlmStream * stream
                                                            const uint64_t * ranges, uint64_t n_ranges, float * out,
                                                            uint64_t cap, char ** err);
 
+/* Lets the stream's next call of llm_stream_score_endings also write means of hidden states, over ranges of the tokens
+ * that the stream has now, in the passes that it needs anyway. Otherwise as llm_stream_pooled_states. `out` must stay
+ * valid until that call returns. If the call fails, `out` is unchanged, and the request is gone. */
+ELIZA_API int32_t eliza_inference_llm_stream_request_states(EliLlmStream * stream, const int32_t * layers,
+                                                            uint64_t n_layers, const uint64_t * ranges,
+                                                            uint64_t n_ranges, float * out, uint64_t cap, char ** err);
+
 ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
 
 /* Writes what llama.cpp returns as the embeddings of single tokens: *out_dim values for each of the ascending

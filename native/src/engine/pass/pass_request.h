@@ -58,12 +58,12 @@ struct PassRequest {
     Rows rows = Rows::whole;
     bool may_share = true;  // false: the passes must not contain tokens of other requests
 
-    // Hidden states of these layers are wanted for the text's tokens from index states_from on, instead of logits. Each
-    // pass that reports some of them increases states_from. The last pass may stop after the deepest layer; the slot
-    // then loses the tokens of that pass.
+    // Hidden states of these layers are wanted for the text's tokens from index states_from on. Each pass that reports
+    // some of them increases states_from. If no rows are wanted, the last pass may stop after the deepest layer; the
+    // slot then loses the tokens of that pass.
     std::vector<int32_t> layers;
     size_t states_from = 0;
-    size_t n_complete = 0;             // the first tokens, which no such pass may contain
+    size_t n_complete = 0;             // the first tokens, which no pass that stops may contain
     bool wants_output_states = false;  // one of the layers is the output of the final norm, which has rows only
     std::function<void(size_t at, int32_t layer, const float * values)> on_state;
 
@@ -114,20 +114,21 @@ struct PassRequest {
         size_t begin = 0, n = 0;  // tokens of the text
         bool is_last = false;     // the rows and the tree belong to this pass
         int32_t first_in_batch = 0;
-        size_t first_row = 0;
+        size_t first_row = 0, n_text_rows = 0;  // rows of the text, which come before those of the tree
         std::unique_ptr<KvCache::Fork> fork{};
     };
     Part part;
 
     // The first tokens that the cache may hold. The others are decoded, because something is wanted of them.
-    size_t n_cacheable() const { return layers.empty() ? n_text - n_rows : states_from; }
+    size_t n_cacheable() const { return std::min(layers.empty() ? n_text : states_from, n_text - n_rows); }
+
+    // Whether a pass may stop after the deepest layer.
+    bool may_stop() const { return !layers.empty() && n_all_rows() == 0 && !wants_output_states; }
 
     // The number of rows that the tokens from `begin` to `end` have. `is_last`: they end the text.
     size_t n_rows_of(size_t begin, size_t end, bool is_last) const {
-        if (wants_output_states) {
-            return end - std::min(end, std::max(begin, states_from));
-        }
-        return is_last ? n_all_rows() : 0;
+        const size_t n_states = wants_output_states ? end - std::min(end, std::max(begin, states_from)) : 0;
+        return is_last ? std::max(n_states, n_rows) + n_all_rows() - n_rows : n_states;
     }
 
     size_t n_left() const { return is_prepared ? n_text - slot.cached.size() : 0; }

@@ -46,8 +46,7 @@ bool PassScheduler::waits_for_shared_prefix(const PassRequest & request, const R
     }
     const size_t n_held = request.slot.cached.size();
     return std::any_of(members.begin(), members.end(), [&](const PassRequest * member) {
-        const bool stops = !member->layers.empty() && !member->wants_output_states;
-        const size_t n_kept = stops ? member->n_complete : member->n_text;
+        const size_t n_kept = member->may_stop() ? member->n_complete : member->n_text;
         const size_t end = std::min({member->part.begin + member->part.n, n_kept, request.n_cacheable()});
         return end >= n_held + worth_a_pass && std::equal(request.text, request.text + end, member->text);
     });
@@ -173,7 +172,7 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
         if (request.wants_output_states && part.begin + part.n > request.states_from) {
             part.n = std::min(part.n, std::max(part.begin, request.states_from) + free_rows - part.begin);
         }
-        if (part.begin < request.n_complete && !request.layers.empty()) {
+        if (part.begin < request.n_complete) {
             part.is_last = false;
             part.n = std::min(part.n, request.n_complete - part.begin);
         }
@@ -348,6 +347,7 @@ void PassScheduler::add_to(Batch & batch, PassRequest & request) {
         const bool wants_state = request.wants_output_states && at >= request.states_from;
         batch.add(request.text[at], static_cast<llama_pos>(at), holders, wants_state || i + n_rows >= part.n);
     }
+    part.n_text_rows = batch.n_rows() - part.first_row;
     if (tree != nullptr) {
         for (const TreeBatch::Node & node : tree->nodes) {
             const auto lanes = part.fork->lanes().begin();
@@ -360,7 +360,10 @@ void PassScheduler::add_to(Batch & batch, PassRequest & request) {
 
 // The pass may leave out the output head only if no request needs all logits.
 Rows PassScheduler::rows_for(const Requests & members) {
-    const auto has_rows = [](const PassRequest * member) { return member->part.is_last; };
+    const auto has_rows = [](const PassRequest * member) {
+        const PassRequest::Part & part = member->part;
+        return part.is_last || member->n_rows_of(part.begin, part.begin + part.n, false) > 0;
+    };
     const auto needs_all = [](const PassRequest * member) {
         return member->part.is_last && member->rows == Rows::whole;
     };
@@ -377,7 +380,8 @@ PassRunner::Layers PassScheduler::layers_for(const Requests & members) {
         const PassRequest::Part & part = member->part;
         const bool has_states = !member->layers.empty() && part.begin + part.n > member->states_from;
         // The output of the final norm depends on all layers: after it, only the output head is left out.
-        layers.stops = layers.stops && has_states && (part.is_last || member->wants_output_states);
+        layers.stops = layers.stops && has_states && member->n_all_rows() == 0 &&
+                       (part.is_last || member->wants_output_states);
         if (has_states) {
             layers.wanted.insert(layers.wanted.end(), member->layers.begin(), member->layers.end());
         }
@@ -434,7 +438,7 @@ void PassScheduler::hand_out_states(PassRequest & request) {
 void PassScheduler::hand_out_rows(PassRequest & request) {
     const PassRequest::Part & part = request.part;
     request.counts.bytes_copied += static_cast<int64_t>(request.n_all_rows() * runner_.bytes_of_row());
-    size_t row = part.first_row;
+    size_t row = part.first_row + part.n_text_rows - request.n_rows;
     const int32_t end_of_text = part.first_in_batch + static_cast<int32_t>(part.n);
     for (int32_t place = -static_cast<int32_t>(request.n_rows); place < 0; ++place, ++row) {
         if (request.on_row) {

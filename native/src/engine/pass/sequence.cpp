@@ -66,6 +66,30 @@ void Sequence::ask_for_row(PassRequest & request) {
     request.n_known = n_decoded_;
     request.appended_from = appended_from_;
     request.n_rows = 1;
+    if (states_ != nullptr && states_->from_ < states_->end_) {
+        ask_for_states(request, states_->from_, states_->layers_);
+        request.on_state = [this](size_t at, int32_t layer, const float * values) {
+            states_->on_state_(at, layer, values);
+            states_->from_ = layer == states_->layers_.back() ? at + 1 : at;
+        };
+    }
+}
+
+void Sequence::ask_for_states(PassRequest & request, size_t from, const std::vector<int32_t> & layers) const {
+    request.layers = layers;
+    request.states_from = from;
+    request.wants_output_states = layers.back() == llama_model_n_layer(decoder_->model().get());
+}
+
+Sequence::States::States(Sequence & sequence, size_t from, const std::vector<int32_t> & layers, OnState on_state)
+    : sequence_(sequence),
+      layers_(layers),
+      on_state_(std::move(on_state)),
+      end_(sequence.tokens_.size()),
+      from_(from) {
+    sequence.forget_outputs();
+    sequence.n_decoded_ = std::min(sequence.n_decoded_, from);
+    sequence.states_ = this;
 }
 
 void Sequence::run(PassRequest & request) {
@@ -125,9 +149,7 @@ void Sequence::read_states(const std::vector<llama_token> & after, size_t n_kept
     wanted.n_known = n_decoded_;
     wanted.appended_from = tokens_.size();
     wanted.rows = Rows::some;
-    wanted.layers = layers;
-    wanted.states_from = tokens_.size() + from;
-    wanted.wants_output_states = layers.back() == llama_model_n_layer(decoder_->model().get());
+    ask_for_states(wanted, tokens_.size() + from, layers);
     wanted.n_complete = wanted.wants_output_states ? 0 : tokens_.size() + n_kept;
     wanted.on_state = [&](size_t at, int32_t layer, const float * values) {
         on_state(at - tokens_.size(), layer, values);

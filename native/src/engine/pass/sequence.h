@@ -64,6 +64,25 @@ public:
     void read_states(const std::vector<llama_token> & after, size_t n_kept, size_t from,
                      const std::vector<int32_t> & layers, const OnState & on_state);
 
+    // Asks for hidden states of this sequence's tokens from index `from` on, as long as the object exists: the passes
+    // that decode these tokens also call `on_state`, once for each token. Tokens that are decoded already are decoded
+    // again.
+    class States {
+    public:
+        States(Sequence & sequence, size_t from, const std::vector<int32_t> & layers, OnState on_state);
+        ~States() { sequence_.states_ = nullptr; }
+        States(const States &) = delete;
+        States & operator=(const States &) = delete;
+
+    private:
+        friend class Sequence;
+        Sequence & sequence_;
+        const std::vector<int32_t> layers_;
+        const OnState on_state_;
+        const size_t end_;  // the number of the sequence's tokens
+        size_t from_;       // the first token whose states have not been reported
+    };
+
     // Decodes all undecoded tokens and calls `choose` with the logits after the last token, which are valid during the
     // call. If `choose` returns true, it has appended a token; that token is decoded in the next pass and `choose` is
     // called again. The thread that runs the passes calls `choose`, while the calling thread sleeps. This generates
@@ -123,6 +142,7 @@ public:
 
 private:
     void ask_for_row(PassRequest & request);
+    void ask_for_states(PassRequest & request, size_t from, const std::vector<int32_t> & layers) const;
     void run_with_ahead(size_t n, const std::function<void()> & run_request);
     void run(PassRequest & request);
     void run_and_count(PassRequest & request);
@@ -146,6 +166,8 @@ private:
     bool has_logits_ = false;
     std::vector<float> logits_;
     std::optional<HiddenState> hidden_;
+
+    States * states_ = nullptr;
 
     struct Ahead {
         std::vector<llama_token> tokens;

@@ -121,7 +121,7 @@ void Stream::hidden_states(const llama_token * tokens, size_t n, size_t n_kept, 
         throw invalid_argument("n_rows: expected 1 to " + std::to_string(n) + ", got " + std::to_string(n_rows));
     }
     check_prompt(tokens, n);  // also limits the number of rows
-    std::vector<TokenRange> rows;
+    std::vector<StateMeans::Range> rows;
     for (size_t at = n - n_rows; at < n; ++at) {
         rows.push_back({at, at + 1});
     }
@@ -129,55 +129,20 @@ void Stream::hidden_states(const llama_token * tokens, size_t n, size_t n_kept, 
 }
 
 void Stream::pooled_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
-                           const std::vector<TokenRange> & ranges, float * out, size_t cap) {
-    const Model & model = decoder_->model();
-    const int32_t n_layers = llama_model_n_layer(model.get());
-    const auto n_embd = static_cast<size_t>(llama_model_n_embd(model.get()));
-    for (size_t i = 0; i < layers.size(); ++i) {
-        if (layers[i] < 1 || layers[i] > n_layers || (i > 0 && layers[i] <= layers[i - 1])) {
-            throw invalid_argument(at("layers", i) + ": expected ascending numbers from 1 to " +
-                                   std::to_string(n_layers) + ", got " + std::to_string(layers[i]));
-        }
-    }
-    size_t from = n;
-    for (size_t i = 0; i < ranges.size(); ++i) {
-        if (ranges[i].begin >= ranges[i].end || ranges[i].end > n) {
-            throw invalid_argument(at("ranges", i) + ": expected a non-empty part of " + std::to_string(n) +
-                                   " tokens, got " + std::to_string(ranges[i].begin) + " to " +
-                                   std::to_string(ranges[i].end));
-        }
-        from = std::min(from, ranges[i].begin);
-    }
-    if (layers.empty() || ranges.empty()) {
-        throw invalid_argument(std::string(layers.empty() ? "layers" : "ranges") + ": expected at least 1, got none");
-    }
-    const size_t size = layers.size() * ranges.size() * n_embd;
-    if (cap < size) {
-        throw invalid_argument("cap: expected room for " + std::to_string(size) + " values, got " +
-                               std::to_string(cap));
-    }
+                           const std::vector<StateMeans::Range> & ranges, float * out, size_t cap) {
+    StateMeans means(decoder_->model(), layers, ranges, n, out, cap);
     cancelled_.throw_if_set();
     check_prompt(tokens, n);
-    std::vector<double> sums(size);
     draft_.drop();
-    const auto add = [&](size_t i, int32_t layer, const float * values) {
-        const auto place = static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin());
-        for (size_t range = 0; range < ranges.size(); ++range) {
-            if (ranges[range].begin <= i && i < ranges[range].end) {
-                double * sum = sums.data() + (place * ranges.size() + range) * n_embd;
-                std::transform(values, values + n_embd, sum, sum, [](float a, double b) { return a + b; });
-            }
-        }
-    };
-    sequence_.read_states({tokens, tokens + n}, std::min(n_kept, from), from, layers, add);
-    for (size_t row = 0; row < layers.size() * ranges.size(); ++row) {
-        const TokenRange & range = ranges[row % ranges.size()];
-        const auto n_tokens = static_cast<double>(range.end - range.begin);
-        std::transform(sums.begin() + static_cast<ptrdiff_t>(row * n_embd),
-                       sums.begin() + static_cast<ptrdiff_t>((row + 1) * n_embd), out + row * n_embd,
-                       [&](double sum) { return static_cast<float>(sum / n_tokens); });
-    }
+    sequence_.read_states({tokens, tokens + n}, std::min(n_kept, means.first()), means.first(), means.layers(),
+                          [&](size_t i, int32_t layer, const float * values) { means.add(i, layer, values); });
+    means.write();
     counts_.prompt_tokens += static_cast<int64_t>(n);
+}
+
+void Stream::request_states(const std::vector<int32_t> & layers, const std::vector<StateMeans::Range> & ranges,
+                            float * out, size_t cap) {
+    requested_states_.emplace(decoder_->model(), layers, ranges, sequence_.tokens().size(), out, cap);
 }
 
 void Stream::check_prompt(const llama_token * tokens, size_t n) const {
@@ -622,6 +587,7 @@ void Stream::require_fit(const Ending & ending, const std::string & name) const 
 }
 
 std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endings, WantedScores wanted) {
+    std::optional<StateMeans> means = std::exchange(requested_states_, std::nullopt);
     cancelled_.throw_if_set();
     require_prompt();
     require_no_span("scoring endings");
@@ -630,7 +596,17 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
         require_fit(endings[i], at("endings", i));
     }
     draft_.drop();
-    return eliza::score_endings(sequence_, options_, counts_, endings, wanted);
+    std::optional<Sequence::States> states;
+    if (means) {
+        states.emplace(sequence_, means->first(), means->layers(), [&](size_t i, int32_t layer, const float * values) {
+            means->add(i, layer, values);
+        });
+    }
+    std::vector<EndingScores> scores = eliza::score_endings(sequence_, options_, counts_, endings, wanted);
+    if (means) {
+        means->write();
+    }
+    return scores;
 }
 
 void Stream::begin_ranking() {

@@ -23,6 +23,7 @@
 #include "engine/draft/draft.h"
 #include "engine/pass/sequence.h"
 #include "engine/pass/stream_counts.h"
+#include "engine/stream/state_means.h"
 #include "engine/stream/stop_strings.h"
 #include "engine/stream/token_logprobs.h"
 #include "sampling/legal_tokens.h"
@@ -56,16 +57,16 @@ public:
     // `out`, which has room for `cap` entries.
     void prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out, size_t cap);
 
-    // Writes the means of the hidden states of these tokens over ranges of them, as if they were appended, in ascending
-    // layers: out[layer][range][n_embd], with room for `cap` values. The conversation is unchanged. The cache keeps at
-    // least the first n_kept tokens, up to the first range.
-    struct TokenRange {
-        size_t begin, end;
-    };
+    // Writes the means of the hidden states of these tokens, as if they were appended; see StateMeans. The conversation
+    // is unchanged. The cache keeps at least the first n_kept tokens, up to the first range.
     void pooled_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
-                       const std::vector<TokenRange> & ranges, float * out, size_t cap);
+                       const std::vector<StateMeans::Range> & ranges, float * out, size_t cap);
 
-    // The same for each of the last n_rows tokens: out[layer][row][n_embd].
+    // Lets the next call of score_endings() write means of the conversation's hidden states, too.
+    void request_states(const std::vector<int32_t> & layers, const std::vector<StateMeans::Range> & ranges, float * out,
+                        size_t cap);
+
+    // Writes the hidden state of each of the last n_rows tokens, in ascending layers: out[layer][row][n_embd].
     void hidden_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
                        size_t n_rows, float * out, size_t cap);
 
@@ -232,6 +233,7 @@ private:
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;
+    std::optional<StateMeans> requested_states_;
     std::optional<LabelSearch> search_;      // the last one
     std::optional<TextSearch> text_search_;  // the last one
 
