@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ..errors import ModelError
-from .names import HubName, models_in, parts_of, pick_file, quantization_of, stem_of
+from .names import HubName, models_in, parts_of, pick_file, quantization_of
 
 REPO_PREFIX = "models--"
-
-QUANTIZATION = re.compile(
-    r"(?<=[-._])(?:I?Q\d(?:_(?:\d|K|NL|X{0,3}[SML]))*|TQ\d_\d|MXFP4_MOE|B?F16|F32)$",
-    flags=re.ASCII | re.IGNORECASE,
-)
-"""A quantization at the end of a file's name, whose underscores separate nothing else."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +82,6 @@ def cached_models() -> list[CachedModel]:
                 for file in models_in(files):
                     model = _described(_name_of(repo, file, files), file, files)
                     found.setdefault(model.name, model)
-    flat = model_files(_flat_cache(), "*.gguf")
-    for file in models_in(flat):
-        found[str(flat[file])] = _described(str(flat[file]), file, flat)
     return [found[name] for name in sorted(found)]
 
 
@@ -122,61 +109,6 @@ def _cached_repo(repo: str) -> Iterator[dict[str, Path]]:
     """Yield the files of a repository in each cache, with their paths."""
     for cache in _hub_caches():
         yield from _snapshots(cache / f"{REPO_PREFIX}{repo.replace('/', '--')}")
-    prefix = _flat_prefix(repo)
-    yield {
-        file.removeprefix(prefix): path
-        for file, path in _flat_files(repo).items()
-        if (_repo_of(path) or _only_repo_of(file)) == repo
-    }
-
-
-def ambiguous_files(repo: str) -> list[Path]:
-    """Return the files of the flat cache that can belong to a repository or to another one."""
-    return [
-        path
-        for file, path in _flat_files(repo).items()
-        if _repo_of(path) is None and _only_repo_of(file) is None
-    ]
-
-
-def _flat_files(repo: str) -> dict[str, Path]:
-    """Return the files of the flat cache whose names can be those of a repository's files."""
-    flat = model_files(_flat_cache(), f"{_flat_prefix(repo)}*.gguf")
-    return {file: path for file, path in flat.items() if file.startswith(_flat_prefix(repo))}
-
-
-def _flat_prefix(repo: str) -> str:
-    return f"{repo.replace('/', '_')}_"
-
-
-def _only_repo_of(file: str) -> str | None:
-    """Return the only repository that a file in the flat cache can belong to by its name.
-
-    The file FILE of org/repo is called ``org_repo_FILE``. The result is None for a name such as
-    ``org_repo_v2_FILE``, which can belong to org/repo or to org/repo_v2.
-    """
-    parts = QUANTIZATION.sub("", stem_of(file)).split("_")
-    return "/".join(parts[:2]) if len(parts) == 3 else None
-
-
-def _repo_of(path: Path) -> str | None:
-    """Return the repository of a file in the flat cache, if llama.cpp has noted it.
-
-    llama.cpp notes the address of a file in ``FILE.json``, and the selected file of a repository in
-    ``manifest=ORG=REPO=TAG.json``.
-    """
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        url = json.loads(path.with_name(path.name + ".json").read_bytes())["url"]
-        return "/".join(urlsplit(url).path.strip("/").split("/")[:2])
-    found = set()
-    for manifest in path.parent.glob("manifest=*=*=*.json"):
-        org, name = manifest.name.split("=")[1:3]
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            first = json.loads(manifest.read_bytes())["ggufFile"]["rfilename"]
-            files = [each.replace("/", "_") for each in parts_of(first)]
-            if path.name in {f"{org}_{name}_{file}" for file in files}:
-                found.add(f"{org}/{name}")
-    return found.pop() if len(found) == 1 else None
 
 
 def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
@@ -191,18 +123,6 @@ def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
     newest = sorted(snapshots, key=lambda path: path.stat().st_mtime, reverse=True)
     for snapshot in sorted(newest, key=lambda path: path.name != main):
         yield model_files(snapshot)
-
-
-def _flat_cache() -> Path:
-    """Return the folder in which older versions of llama.cpp keep all files."""
-    if os.environ.get("LLAMA_CACHE"):
-        return _expanded(os.environ["LLAMA_CACHE"])
-    if os.environ.get("LOCALAPPDATA"):
-        return Path(os.environ["LOCALAPPDATA"]) / "llama.cpp"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "llama.cpp"
-    folder = os.environ.get("XDG_CACHE_HOME")
-    return (_expanded(folder) if folder else Path.home() / ".cache") / "llama.cpp"
 
 
 def _expanded(folder: str) -> Path:

@@ -11,24 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError, ModelNotFoundError, NotSupportedError
-from .caches import (
-    ambiguous_files,
-    cached_file,
-    cached_models,
-    cached_names,
-    hub_cache,
-    model_files,
-)
-from .names import (
-    SUFFIX,
-    HubName,
-    listed,
-    parts_of,
-    pick_file,
-    read_name,
-    select,
-    stem_of,
-)
+from .caches import cached_file, cached_models, cached_names, hub_cache, model_files
+from .names import SUFFIX, HubName, listed, parts_of, pick_file, read_name, select, stem_of
 
 Progress = Callable[[str, float], None]
 
@@ -155,13 +139,7 @@ def _explained(name: HubName) -> Iterator[None]:
 def _absent(name: HubName) -> str:
     cached = cached_names(name.repo)
     there = f", which have {listed(cached)} of this repository" if cached else ""
-    absent = f"{name} is neither a local file nor a model in the caches{there}"
-    if unclear := ambiguous_files(name.repo):
-        absent += (
-            f"; {listed([str(path) for path in unclear])} can belong to this repository or to "
-            "another one: to open it, pass its path"
-        )
-    return absent
+    return f"{name} is neither a local file nor a model in the caches{there}"
 
 
 def _bar_class(progress: Progress, done: int, parts: int) -> type[Any]:

@@ -16,7 +16,7 @@ MAIN = "5e" * 20
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the cache of huggingface_hub; llama.cpp's cache is a folder next to it."""
+    """Return the cache of huggingface_hub, which has no files yet."""
     monkeypatch.delenv("HF_HUB_CACHE")
     monkeypatch.delenv("LLAMA_CACHE")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from eliza_ffi import Model
 from eliza_ffi.errors import ModelError
 from eliza_ffi.hub import cached_models, check_exists, find_model
-from eliza_ffi.hub.caches import cached_names
 from eliza_ffi.library import Library
 
 Put = Callable[..., Path]
@@ -67,67 +65,6 @@ def test_a_link_to_a_removed_file_is_not_used(put: Put) -> None:
     with pytest.raises(ModelError):
         found("org/repo")
     assert cached_models() == []
-
-
-def test_files_of_older_versions_of_llama_cpp_are_found(tmp_path: Path, cache: Path) -> None:
-    file = tmp_path / "llama.cpp" / "org_repo_m-Q8_0.gguf"
-    file.parent.mkdir()
-    file.write_bytes(b"GGUF")
-    assert found("org/repo:Q8_0") == file
-    assert [(model.name, model.path) for model in cached_models()] == [(str(file), file)]
-
-
-@pytest.mark.parametrize("note", ["address", "manifest"])
-def test_a_file_of_a_repository_with_a_longer_name_is_not_found(
-    tmp_path: Path, cache: Path, note: str
-) -> None:
-    """Before, org/repo opened the file of org/repo_v2."""
-    folder = tmp_path / "llama.cpp"
-    folder.mkdir()
-    file = folder / "org_repo_v2_m-Q8_0.gguf"
-    file.write_bytes(b"GGUF")
-    if note == "address":
-        url = "https://huggingface.co/org/repo_v2/resolve/main/m-Q8_0.gguf"
-        (folder / f"{file.name}.json").write_text(json.dumps({"url": url}), encoding="utf-8")
-    else:
-        text = json.dumps({"ggufFile": {"rfilename": "m-Q8_0.gguf"}})
-        (folder / "manifest=org=repo_v2=latest.json").write_text(text, encoding="utf-8")
-    assert cached_names("org/repo") == []
-    assert found("org/repo_v2:Q8_0") == file
-
-
-@pytest.mark.parametrize(
-    ("file", "repos"),
-    [
-        ("acme_model_v2_Q4.gguf", ("acme/model", "acme/model_v2", "acme_model/v2")),
-        ("acme_model_v2_m-Q4_K_M.gguf", ("acme/model", "acme/model_v2")),
-        ("acme_model_v2_m-Q8_0-00001-of-00001.gguf", ("acme/model", "acme/model_v2")),
-    ],
-)
-def test_a_file_that_can_belong_to_two_repositories_is_named_and_not_opened(
-    tmp_path: Path, cache: Path, file: str, repos: tuple[str, ...]
-) -> None:
-    """Before, acme/model opened a file of acme/model_v2 whose repository was not noted."""
-    path = tmp_path / "llama.cpp" / file
-    path.parent.mkdir()
-    path.write_bytes(b"GGUF")
-    for repo in repos:
-        assert cached_names(repo) == []
-        with pytest.raises(ModelError) as caught:
-            found(repo)
-        assert f"; {path} can belong to this repository or to another one" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "file", ["m-Q4_K_M", "m.IQ3_XXS", "Q8_0", "m-UD-Q4_K_XL", "m-MXFP4_MOE", "m-f16", "m"]
-)
-def test_a_file_that_can_belong_to_one_repository_is_found_without_a_note(
-    tmp_path: Path, cache: Path, file: str
-) -> None:
-    path = tmp_path / "llama.cpp" / f"acme_model_{file}.gguf"
-    path.parent.mkdir()
-    path.write_bytes(b"GGUF")
-    assert found("acme/model") == path
 
 
 def test_each_cached_model_is_listed_by_a_name_that_opens_it(put: Put, gguf: bytes) -> None:
