@@ -86,8 +86,9 @@ def run_label(arguments: argparse.Namespace) -> int:
         closing(LabelFile(path, arguments.column, name, options, rows)) as file,
         open_model(arguments, arguments.n_slots) as model,
     ):
-        # The rows that have a label come first.
-        order = list(dict.fromkeys([*(each.row for each in file.labels), *rows]))
+        # The rows that have a label come first. Inputs that a server was sent have no row.
+        labelled = [each.row for each in file.labels if each.row is not None]
+        order = list(dict.fromkeys([*labelled, *rows]))
         prompts = {name: asked[name] for name in PROMPT_OPTIONS}
         scoring: ScoringRule = asked["scoring"] or "constrained"
         texts = [rows[number] for number in order]
@@ -162,13 +163,13 @@ class _Loop:
         self._numbers: list[int] = []
 
     def run(self, keys: Iterator[str]) -> None:
-        n_labelled = len({each.row for each in self._file.labels})
+        n_labelled = len({each.row for each in self._file.labels} - {None})
         n_first = max(n_labelled, min(MIN_READ, len(self._rows)))
         print(f"Reading {counted(n_first, 'row')}; the others follow while you label.", flush=True)
         self._take(n_first)
         places = {number: place for place, number in enumerate(self._numbers)}
         for label in self._file.labels:
-            if label.row in places:
+            if label.row is not None and label.row in places:
                 self._note(places[label.row], label)
         while True:
             self._take(0)
@@ -211,11 +212,12 @@ class _Loop:
         self._labelling.label(place, option, "random" if label.kind == "random" else "chosen")
 
     def _take_back(self) -> None:
-        if not self._file.labels:
+        if not self._file.labels or self._file.labels[-1].row is None:
             print("There is nothing to undo.")
             return
-        label = self._file.take_back()
-        self._labelling.take_back(self._numbers.index(label.row))
+        number = self._file.take_back().row
+        assert number is not None
+        self._labelling.take_back(self._numbers.index(number))
 
     def _screen(self, place: int, kind: str) -> str:
         width = terminal_width()

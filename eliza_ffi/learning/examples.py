@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..decisions.prompt_settings import PromptSettings
 from ..decisions.prompts import AskedQuestion, input_text
 from ..errors import ContextFullError, InvalidArgumentError
 from ..evidence.asking import N_MASSES, QuestionPlan, WantedHidden, is_of_row, score_run
+from ..evidence.calibration import Calibration
 from ..evidence.scoring import QuestionScores
 from ..session.batches import OnError, run_many
 from ..session.task import Task
@@ -22,6 +24,25 @@ Progress = Callable[[int, "int | None"], Any]
 
 OnSkip = Callable[[int, str], Any]
 """Takes the index of a skipped example and the reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeptScores:
+    """Scores of one model, which later fits use instead of reading the same inputs again.
+
+    Attributes
+    ----------
+    calibration : Calibration
+        The settings of the prompts are those of this calibration.
+    found : dict
+        For each way to ask, the scores by the text of the input; empty at first.
+    """
+
+    calibration: Calibration
+    found: dict[Any, dict[str, Any]] = field(default_factory=dict)
+
+    def of(self, *asked: Any) -> dict[str, Any]:
+        return self.found.setdefault(asked, {})
 
 
 def is_made(model: Any, how: PromptSettings) -> bool:
@@ -42,12 +63,13 @@ def ask_examples(
     on_skip: OnSkip | None = None,
     stream: Mapping[str, Any] | None = None,
     hidden: WantedHidden | None = None,
+    kept: KeptScores | None = None,
 ) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
     """Ask about each input the questions that are `wanted`, shape [n_inputs, n_questions].
 
     Inputs with the same set of questions are processed as one batch. `on_skip` gets the index of
     each input that cannot be used, and the reason. If it is None, or if no input can be used, an
-    error with this reason is raised.
+    error with this reason is raised. With `kept`, only inputs without scores there are read.
 
     Returns
     -------
@@ -62,7 +84,12 @@ def ask_examples(
         groups.setdefault(tuple(np.flatnonzero(wanted[row]).tolist()), []).append(row)
     total = sum(map(len, groups.values()))
     answers: dict[int, Any] = {}  # for each input, the reason to skip it or its scores by question
-    for group, rows in groups.items():
+    for group, every in groups.items():
+        wanted_hidden = hidden and hidden.of(group)
+        known: dict[str, Any] = {}
+        if kept is not None:
+            known = kept.of(tuple(questions[i] for i in group), how, wanted_hidden, whole)
+        rows = [row for row in every if not known or input_text(inputs[row]) not in known]
 
         def failed(place: int, error: Exception, rows: Sequence[int] = rows) -> str:
             if not is_of_row(error):
@@ -76,17 +103,25 @@ def ask_examples(
                 raise kind(f"example {row}: {why}") from error
             return why
 
-        answered = ask_many(
-            model,
-            [inputs[row] for row in rows],
-            [questions[i] for i in group],
-            how,
-            whole=whole,
-            on_error=failed,
-            progress=_after(len(answers), total, progress),
-            stream=stream,
-            hidden=hidden and hidden.of(group),
+        answered: list[Any] = (
+            []
+            if not rows
+            else ask_many(
+                model,
+                [inputs[row] for row in rows],
+                [questions[i] for i in group],
+                how,
+                whole=whole,
+                on_error=failed,
+                progress=_after(len(answers), total, progress),
+                stream=stream,
+                hidden=wanted_hidden,
+            )
         )
+        if kept is not None:
+            texts = [input_text(inputs[row]) for row in rows]
+            known.update(zip(texts, answered, strict=True))
+            rows, answered = every, [known[input_text(inputs[row])] for row in every]
         for row, scores in zip(rows, answered, strict=True):
             is_skipped = isinstance(scores, str)
             answers[row] = scores if is_skipped else dict(zip(group, scores, strict=True))

@@ -62,7 +62,7 @@ from ..evidence.self_training import MIN_ROWS, SelfTraining
 from ..evidence.stopping import applied
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
-from .examples import OnSkip, Progress, ask_examples, is_made
+from .examples import KeptScores, OnSkip, Progress, ask_examples, is_made
 from .familiarity import TEXTS, fit_familiarity
 from .heads import (
     Group,
@@ -122,6 +122,7 @@ def calibrate(
     on_warning: Callable[[str], Any] | None = None,
     examples: Any = None,
     cache: CacheOptions | None = None,
+    kept: KeptScores | None = None,
     **prompts: Unpack[PromptArguments],
 ) -> Calibration:
     """Fit a calibration to labelled examples, to inputs without right answers, or to both.
@@ -190,6 +191,9 @@ def calibrate(
         Examples to show in the prompts, as for :meth:`~eliza_ffi.Model.decide`.
     cache
         As for :meth:`~eliza_ffi.Model.decide`.
+    kept
+        Scores of earlier calls for this model. Their inputs are not read again. The calibration of
+        `kept` has the settings of the prompts.
     **prompts
         `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
@@ -227,6 +231,7 @@ def calibrate(
         asked,
         prompts,
         examples=examples,
+        calibration=None if kept is None else kept.calibration,
         inputs=sample_of(labelled.inputs, N_SAMPLE),
     )
 
@@ -267,6 +272,7 @@ def calibrate(
         on_skip=on_skip,
         stream={"cache": cache},
         hidden=hidden,
+        kept=kept,
     )
     check_enough(asked_about)
 
@@ -322,7 +328,7 @@ def calibrate(
         if best.head is not None:
             of_heads[i] = known
     if of_heads:
-        fitted = _with_familiarity(model, every, how, fitted, of_heads, cache)
+        fitted = _with_familiarity(model, every, how, fitted, of_heads, cache, kept)
     labels = []
     if risk is not None:
         for name, parts in _parts_of_labels(asked):
@@ -569,6 +575,7 @@ def _with_familiarity(
     fitted: Sequence[QuestionCalibration],
     scored: Mapping[int, _Scored],
     cache: CacheOptions | None,
+    kept: KeptScores | None,
 ) -> list[QuestionCalibration]:
     """Add to each head what marks inputs that are unlike its examples."""
     features = tuple(() if each.head is None else each.head.features for each in fitted)
@@ -582,6 +589,7 @@ def _with_familiarity(
         on_skip=lambda index, reason: None,
         stream={"cache": cache},
         hidden=WantedHidden(features, (False,) * len(fitted)),
+        kept=kept,
     )
     found = list(fitted)
     for i, each in scored.items():

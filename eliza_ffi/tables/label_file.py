@@ -25,12 +25,14 @@ ROW, KIND = "row", "kind"
 class Label(NamedTuple):
     """A labelled row: its number, its answer, and its kind, ``chosen`` or ``random``.
 
-    The answer is empty if every option is wrong, and None if the row was skipped.
+    The answer is empty if every option is wrong, and None if the row was skipped. An input that is
+    in no table has the number None.
     """
 
-    row: int
+    row: int | None
     answer: str | None
     kind: str
+    input: str = ""  # of a row with a number: that of the table
 
 
 class LabelFile:
@@ -39,7 +41,8 @@ class LabelFile:
     Its columns are the number of the row in the table, the input, the answer under the question's
     name, and the kind: ``chosen`` or ``random``, with the suffix ``, none`` or ``, skipped`` if the
     answer is missing. A killed process loses no label, because every line is written to the disk
-    before the next row is shown.
+    before the next row is shown. If a row is labelled again, the later label counts, but its kind
+    is that of the first: a random row stays one.
 
     Parameters
     ----------
@@ -49,8 +52,8 @@ class LabelFile:
         The names of the columns of the inputs and of the answers.
     answers : sequence of str
         The possible answers.
-    inputs : mapping
-        The texts of the rows, by number.
+    inputs : mapping or None
+        The texts of the rows, by number. None if the table is not known.
 
     Raises
     ------
@@ -67,10 +70,11 @@ class LabelFile:
         column: str,
         question: str,
         answers: Sequence[str],
-        inputs: Mapping[int, str],
+        inputs: Mapping[int, str] | None = None,
     ) -> None:
         self.path = path
         self._inputs = inputs
+        self._rows = {text: number for number, text in reversed([*(inputs or {}).items()])}
         self._file = path.open("a+b", buffering=0)
         try:
             lock(self._file, path)
@@ -84,21 +88,41 @@ class LabelFile:
 
     def add(self, label: Label) -> None:
         """Append a label, and wait until the disk has it."""
-        self._ends.append(self._file.seek(0, os.SEEK_END))
-        suffix = ", skipped" if label.answer is None else "" if label.answer else ", none"
-        text = self._inputs[label.row]
-        self._write([label.row, text, label.answer or "", label.kind + suffix])
+        row, answer, kind, text = label
+        if row is None:
+            row = self._rows.get(text)
+        elif self._inputs is not None:
+            text = self._inputs[row]
+        kind = self._kinds.get(_key(Label(row, answer, kind, text)), kind)
+        suffix = ", skipped" if answer is None else "" if answer else ", none"
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            self._write(["" if row is None else row, text, answer or "", kind + suffix])
+        except BaseException:
+            self._file.truncate(end)
+            raise
+        self._note(Label(row, answer, kind, text), end)
+
+    def _note(self, label: Label, begin: int) -> None:
         self.labels.append(label)
+        self._ends.append(begin)
+        if label.row is not None:
+            self._rows.setdefault(label.input, label.row)
+        self._kinds.setdefault(_key(label), label.kind)
 
     def take_back(self) -> Label:
         """Remove the last label."""
         self._file.truncate(self._ends.pop())
         os.fsync(self._file.fileno())
-        return self.labels.pop()
+        label = self.labels.pop()
+        if _key(label) not in map(_key, self.labels):
+            del self._kinds[_key(label)]
+        return label
 
     def _begin(self, columns: list[str], answers: Sequence[str]) -> None:
         self.labels: list[Label] = []
         self._ends: list[int] = []
+        self._kinds: dict[int | str, str] = {}
         self._file.seek(0)
         lines = self._file.readall().decode("utf-8", "surrogateescape").split("\n")
         lines = [f"{line}\n" for line in lines[:-1]]  # without the part of a line at the end
@@ -110,8 +134,7 @@ class LabelFile:
             if len(cells) != len(columns) and n_lines == len(lines) and begin:
                 break  # the system stopped while the line was written
             if begin:
-                self.labels.append(self._read(cells, answers))
-                self._ends.append(begin)
+                self._note(self._read(cells, answers), begin)
             elif cells != columns:
                 raise InvalidArgumentError(
                     f"{self.path} has the columns {', '.join(cells)}, expected "
@@ -124,13 +147,17 @@ class LabelFile:
 
     def _read(self, cells: Sequence[str], answers: Sequence[str]) -> Label:
         place = f"{self.path}, label {len(self.labels) + 1}"
-        number, input, answer, kind = cells if len(cells) == 4 else ("", "", "", "")
-        if not number.isdecimal() or int(number) not in self._inputs:
+        number, input, answer, kind = cells if len(cells) == 4 else ("?", "", "", "")
+        row = int(number) if number.isdecimal() else None
+        expected: str | None = input
+        if row is not None and self._inputs is not None:
+            expected = self._inputs.get(row)
+        if expected is None or (number and row is None):
             raise InvalidArgumentError(
                 f"{place}: expected the number of a row of the table and three more fields, got "
                 f"{', '.join(cells)!r:.80}"
             )
-        if self._inputs[int(number)] != input:
+        if expected != input:
             raise InvalidArgumentError(
                 f"{place}: row {number} of the table has another input now: the table has changed "
                 f"since it was labelled"
@@ -140,13 +167,17 @@ class LabelFile:
             raise InvalidArgumentError(
                 f"{place}: {answer!r} is none of the answers {', '.join(map(repr, answers))}"
             )
-        return Label(int(number), None if rest == "skipped" else answer, kind)
+        return Label(row, None if rest == "skipped" else answer, kind, input)
 
     def _write(self, cells: Sequence[object]) -> None:
         line = io.StringIO(newline="")
         csv.writer(line, lineterminator="\n").writerow(cells)
         self._file.write(line.getvalue().encode("utf-8"))
         os.fsync(self._file.fileno())
+
+
+def _key(label: Label) -> int | str:
+    return label.input if label.row is None else label.row
 
 
 def draw_rows(table: InputTable, column: str) -> dict[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -33,7 +33,7 @@ class LabelledRows:
     others to `places`.
 
     If the table is a file of ``eliza-ffi label``, `kinds` has the kind of each example, and `only`
-    selects a kind.
+    selects a kind. If it has several labels of a row, the last one counts.
     """
 
     table: InputTable
@@ -60,8 +60,9 @@ class LabelledRows:
         self.kinds.clear()
         has_kinds = (self.table.columns[0], self.table.columns[-1]) == (ROW, KIND)
         wrong: list[str] = []
-        wanted = {self.column, *self.labels.values(), *([KIND] if has_kinds else [])}
-        for row in islice(self.table.rows(columns=wanted), self.limit):
+        wanted = {self.column, *self.labels.values(), *([ROW, KIND] if has_kinds else [])}
+        rows = islice(self.table.rows(columns=wanted), self.limit)
+        for row in _last_labels(rows, self.column) if has_kinds else rows:
             kind = str(row.fields.get(KIND)).partition(",")[0] if has_kinds else ""
             if has_kinds and self.only not in (None, kind):
                 continue
@@ -96,6 +97,15 @@ class LabelledRows:
             if answer is not None:
                 answers[name] = answer
         return answers
+
+
+def _last_labels(rows: Iterable[TableRow], column: str) -> Iterable[TableRow]:
+    """Return the last line of each row, or of each input that is in no table."""
+    found: dict[Any, TableRow] = {}
+    for row in rows:
+        number = row.fields.get(ROW)
+        found[row.fields.get(column) if number in (None, "") else (number,)] = row
+    return found.values()
 
 
 def label_columns(

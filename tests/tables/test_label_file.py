@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from eliza_ffi.decisions import Choice
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.tables import open_table
 from eliza_ffi.tables.label_file import MAX_ROWS, Label, LabelFile, draw_rows
+from eliza_ffi.tables.labels import LabelledRows
 
 ROWS = {3: 'a "quoted"\ntext, in two lines', 1: "first", 7: "é"}
 ANSWERS = ("yes", "no, never")
-LABELS = [Label(3, "no, never", "chosen"), Label(1, "", "random"), Label(7, None, "chosen")]
+LABELS = [
+    Label(3, "no, never", "chosen", ROWS[3]),
+    Label(1, "", "random", ROWS[1]),
+    Label(7, None, "chosen", ROWS[7]),
+]
 
 
 def opened(path: Path, rows: dict[int, str] = ROWS) -> LabelFile:
@@ -114,3 +122,46 @@ def test_a_table_without_inputs_is_rejected(tmp_path: Path) -> None:
     path.write_text("text\n\n", encoding="utf-8")
     with pytest.raises(InvalidArgumentError, match="has no row with a usable input"):
         draw_rows(open_table(path), "text")
+
+
+def test_a_later_label_of_a_row_counts_and_keeps_the_kind_of_the_first(path: Path) -> None:
+    file = opened(path)
+    file.add(Label(None, "yes", "chosen", "first"))  # the text of row 1, which is random
+    file.add(Label(None, "yes", "chosen", "in no table"))
+    file.add(Label(None, "no, never", "random", "in no table"))
+    assert file.labels[3:] == [
+        Label(1, "yes", "random", "first"),
+        Label(None, "yes", "chosen", "in no table"),
+        Label(None, "no, never", "chosen", "in no table"),
+    ]
+    file.close()
+    again = LabelFile(path, "text", "urgent", ANSWERS)  # without the table
+    assert again.labels == [*LABELS, *file.labels[3:]]
+    again.close()
+    question = Choice("Is it urgent?", ANSWERS, name="urgent")
+    rows = LabelledRows(open_table(path), "text", (question,), {"urgent": "urgent"})
+    answers = {text: each.get("urgent") for text, each in rows}
+    assert answers == {
+        ROWS[3]: "no, never",
+        "first": "yes",
+        "é": None,
+        "in no table": "no, never",
+    }
+    assert rows.kinds == ["chosen", "random", "chosen", "chosen"]
+
+
+def test_a_label_that_cannot_be_written_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+    file = opened(path)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="No space left"):
+            file.add(Label(None, "yes", "chosen", "another"))
+    assert path.read_bytes() == before and file.labels == LABELS
+    file.close()
