@@ -46,6 +46,7 @@ from .features import (
     feature_width,
     joined,
     padded,
+    read_with_scores,
 )
 from .option_prior import CONTENT_FREE, INPUTS, MAX_OPTIONS, OptionPrior, known_priors
 from .scoring import SCORING_RULES, OptionScores, QuestionScores, mean_mass
@@ -230,12 +231,14 @@ class QuestionPlan:
             for (i, reader), each in zip(readers.items(), tokens, strict=True)
         }
         states = joined(each for requests in wanted.values() for each in requests.values())
-        prompts = [*states.values()]
+        scored = []
         for group in self._groups:
             written = tokens_of_prompts(session, text, group)
-            prompts.append(self._scored(list(zip(group, written, strict=True))))
+            scored.append(self._scored(list(zip(group, written, strict=True))))
+        states, with_scores, scored = read_with_scores(states, scored)
+        prompts = [*states.values(), *scored]
         args = ScoreArgs(prompts, self._full, allowed_probability, self._evidence(text.strip()))
-        return Asking(args, partial(self._scores, wanted, states))
+        return Asking(args, partial(self._scores, wanted, states | with_scores))
 
     def _evidence(self, text: str) -> Callable[[Callable[[], None]], Evidence] | None:
         """Return the function that compares an input with the options, if a source does that."""

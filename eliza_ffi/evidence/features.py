@@ -88,6 +88,26 @@ def joined(requests: Iterable[ScoredPrompt]) -> dict[StateKey, ScoredPrompt]:
     return found
 
 
+def read_with_scores(
+    states: Mapping[StateKey, ScoredPrompt], scored: Sequence[ScoredPrompt]
+) -> tuple[dict[StateKey, ScoredPrompt], dict[StateKey, ScoredPrompt], list[ScoredPrompt]]:
+    """Let requests for scores also read the states of prompts that theirs begin with.
+
+    Returns the requests for states that remain, those that the requests for scores replace, in
+    their order, and the requests for scores.
+    """
+    remaining, replaced, prompts = dict(states), {}, []
+    for prompt in scored:
+        tokens = tuple(prompt.generation.prompt_tokens)
+        has_scores = any(ending.k is None for ending in prompt.endings)
+        begins = (key for key in remaining if has_scores and tokens[: len(key[0])] == key[0])
+        if (key := next(begins, None)) is not None:
+            replaced[key] = remaining.pop(key)
+            prompt = replace(prompt, hidden=replaced[key].hidden)
+        prompts.append(prompt)
+    return remaining, replaced, prompts
+
+
 class FeatureReader:
     """Makes the requests for features of a question's prompt, except for embeddings.
 

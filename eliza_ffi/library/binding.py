@@ -505,11 +505,11 @@ class CffiBinding:
         and have `n_embd` values each: the result is an array of float32, shape [n_layers, n_rows,
         n_embd]. The first `n_kept` tokens stay in the KV cache for later calls.
         """
-        ids = self._ids(tokens)
+        ids, n_kept = self._ids(tokens), check_whole("n_kept", n_kept, 0, MAX_TOKENS)
         n_rows = check_whole("n_rows", n_rows, 1, max(ids[1], 1))
         doing = f"read hidden states of {n_rows} of {ids[1]} tokens"
         call = stream, "llm_stream_hidden_states", doing
-        return self._states(*call, ids, n_kept, layers, (n_rows,), (n_rows, n_embd))
+        return self._states(*call, (*ids, n_kept), layers, (n_rows,), (n_rows, n_embd))
 
     def pooled_states(
         self,
@@ -525,7 +525,31 @@ class CffiBinding:
         Each range has the indices of its first token and of the token after its last one. The
         result has the shape [n_layers, n_ranges, n_embd].
         """
-        ids = self._ids(tokens)
+        ids, n_kept = self._ids(tokens), check_whole("n_kept", n_kept, 0, MAX_TOKENS)
+        pooled = self._ranges(ranges, ids[1])
+        doing = f"read mean hidden states of {ids[1]} tokens"
+        call = stream, "llm_stream_pooled_states", doing
+        return self._states(*call, (*ids, n_kept), layers, pooled, (pooled[1], n_embd))
+
+    def request_states(
+        self,
+        stream: CffiStream,
+        layers: Sequence[int],
+        ranges: Sequence[tuple[int, int]],
+        n_embd: int,
+    ) -> NDArray[np.float32]:
+        """Return an array that the stream's next `score_endings` fills as `pooled_states` would.
+
+        The ranges are of the tokens that the stream has now. The passes that compute the scores
+        also compute the states.
+        """
+        pooled = self._ranges(ranges, MAX_TOKENS)
+        call = stream, "llm_stream_request_states", "request mean hidden states"
+        states = self._states(*call, (), layers, pooled, (pooled[1], n_embd))
+        stream.requested = states  # the library writes to it
+        return states
+
+    def _ranges(self, ranges: Sequence[tuple[int, int]], n_tokens: int) -> tuple[Any, int]:
         pairs = check_each("ranges", ranges, (tuple, list), RANGE)
         if not pairs:
             raise InvalidArgumentError("ranges: expected at least one range, got none")
@@ -533,31 +557,29 @@ class CffiBinding:
         for i, pair in enumerate(pairs):
             if len(pair) != 2:
                 raise wrong(f"ranges[{i}]", RANGE, pair)
-            bounds[i] = [check_whole(f"ranges[{i}]", at, 0, ids[1]) for at in pair]
-        pooled = self._ffi.from_buffer("uint64_t[]", bounds), len(bounds)
-        doing = f"read mean hidden states of {ids[1]} tokens"
-        call = stream, "llm_stream_pooled_states", doing
-        return self._states(*call, ids, n_kept, layers, pooled, (len(bounds), n_embd))
+            bounds[i] = [check_whole(f"ranges[{i}]", at, 0, n_tokens) for at in pair]
+        return self._ffi.from_buffer("uint64_t[]", bounds), len(bounds)
 
     def _states(
         self,
         stream: CffiStream,
         name: str,
         doing: str,
-        ids: tuple[Any, int],
-        n_kept: int,
+        of: tuple[Any, ...],
         layers: Sequence[int],
         rows: tuple[Any, ...],
         shape: tuple[int, int],
     ) -> NDArray[np.float32]:
-        """Call a function that writes states of the given shape for each layer; `rows` is which."""
+        """Call a function that writes states of the given shape for each layer.
+
+        `of` has its arguments before the layers, and `rows` those after them.
+        """
         listed = check_several("layers", layers, "a list of whole numbers")
         numbers = [check_whole(f"layers[{i}]", n, 1, MAX_LAYERS) for i, n in enumerate(listed)]
         n_rows, n_embd = shape[0], check_whole("n_embd", shape[1], 1, MAX_EMBD)
         states = np.empty((len(numbers), n_rows, n_embd), np.float32)
         out = self._ffi.from_buffer("float[]", states, require_writable=True), states.size
-        n_kept = check_whole("n_kept", n_kept, 0, MAX_TOKENS)
-        self._call_on(stream, name, doing, *ids, n_kept, *self._ids(numbers), *rows, *out)
+        self._call_on(stream, name, doing, *of, *self._ids(numbers), *rows, *out)
         return states
 
     def _ids(self, tokens: Tokens, name: str = "tokens") -> tuple[Any, int]:

@@ -38,7 +38,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class Hidden:
-    """Means of hidden states over ranges of a prompt's tokens to read."""
+    """Means of hidden states over ranges of a prompt's tokens to read.
+
+    If the prompt has endings, the passes that score them read the states, too.
+    """
 
     layers: tuple[int, ...]  # ascending, as in :meth:`eliza_ffi.Model.hidden_states`
     ranges: tuple[tuple[int, int], ...]  # the first token, and the one after the last token
@@ -126,12 +129,12 @@ class Scoring:
                 counts.forward_passes = -1
         for prompt in self.args.prompts:
             counts.begin(prompt)
-            if prompt.hidden is not None:
+            if prompt.hidden is not None and not prompt.endings:
                 hidden.append(self._read_hidden(prompt, prompt.hidden, counts))
             if prompt.positions:
                 hidden.append(self._read_rows(prompt, counts))
             if prompt.endings:
-                self._score(prompt, counts, scores, rankings)
+                hidden += self._score(prompt, counts, scores, rankings)
         return ScoreResult(
             tuple(scores),
             counts.prompt_tokens,
@@ -173,14 +176,19 @@ class Scoring:
         counts: _Counts,
         scores: list[EndingScores],
         rankings: list[Ranking],
-    ) -> None:
+    ) -> list[NDArray[np.float32]]:
+        """Append the scores or rankings of a prompt's endings, and return the hidden states."""
         args, generation = self.args, prompt.generation
         scored = [(ending.tokens, ending.choices) for ending in prompt.endings if ending.k is None]
         n_prompt = len(generation.prompt_tokens)
         labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
+        hidden = []
         with self._run.opened(generation) as stream:
             try:
                 self._binding.append(stream, generation.prompt_tokens)
+                if prompt.hidden is not None:
+                    asked = prompt.hidden.layers, prompt.hidden.ranges, prompt.hidden.n_embd
+                    hidden.append(self._binding.request_states(stream, *asked))
                 if scored:
                     score = partial(
                         self._binding.score_endings,
@@ -200,6 +208,7 @@ class Scoring:
                 self._run.name_label(error, *labels)
                 raise
             counts.add(self._binding, stream)
+        return hidden
 
     def _search(
         self, stream: Any, n_prompt: int, tokens: Tokens, choices: PreparedChoices, k: int
@@ -231,7 +240,7 @@ class _Counts:
     def begin(self, prompt: ScoredPrompt) -> None:
         """Count the tokens of the next prompt."""
         before, self._prompt, self._n_known = self._prompt, prompt, 0
-        if before is not None and before.hidden is not None:
+        if before is not None and before.hidden is not None and not before.endings:
             tokens = zip(
                 before.generation.prompt_tokens, prompt.generation.prompt_tokens, strict=False
             )

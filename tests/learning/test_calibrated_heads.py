@@ -477,3 +477,23 @@ def test_the_command_line_shows_what_is_certified(
     run("decide", "rows.csv", "--column", "text", *fitted_as, "--output", "decided.csv")
     names = Path("decided.csv").read_text().splitlines()[0]
     assert "kind_certified,kind_prediction_set,kind_unfamiliar" in names
+
+
+@pytest.mark.parametrize("more", [(), (Feature("mean", 1),), (Feature("mean", 4),)])
+@pytest.mark.parametrize("order", ["question-first", "input-first"])
+def test_a_head_beside_scores_reads_nothing_again(
+    tiny_model: Model, more: Any, order: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The passes that score the options return the states, too."""
+    groups = [(Feature("last", 2), Feature("last", 4), *more)]
+    monkeypatch.setattr(fitting, "candidate_features", lambda n_layers: groups)
+    calibration = calibrate(tiny_model, KIND, SEEN, method="head+weights", prompt_order=order)
+    (question,) = calibration.questions
+    assert question.weights is not None and any(question.weights)
+    text = UNSEEN[0][0]
+    alone, both = (
+        tiny_model.decide(text, KIND, prompt_order=order, calibration=each).usage
+        for each in (None, calibration)
+    )
+    assert both.input_tokens == alone.input_tokens
+    assert both.forward_passes == alone.forward_passes
