@@ -489,28 +489,6 @@ class CffiBinding:
         self._call_on(stream, "llm_stream_prefill_logprobs", doing, ids, n, *out)
         return logprobs
 
-    def hidden_states(
-        self,
-        stream: CffiStream,
-        tokens: Tokens,
-        layers: Sequence[int],
-        n_rows: int,
-        n_embd: int,
-        n_kept: int = 0,
-    ) -> NDArray[np.float32]:
-        """Return hidden states of tokens as if they followed the stream's tokens.
-
-        `layers` are ascending. Layer i is the input of block i, counted from 0; the model's number
-        of layers is the output of the final norm. The states are those of the last `n_rows` tokens,
-        and have `n_embd` values each: the result is an array of float32, shape [n_layers, n_rows,
-        n_embd]. The first `n_kept` tokens stay in the KV cache for later calls.
-        """
-        ids, n_kept = self._ids(tokens), check_whole("n_kept", n_kept, 0, MAX_TOKENS)
-        n_rows = check_whole("n_rows", n_rows, 1, max(ids[1], 1))
-        doing = f"read hidden states of {n_rows} of {ids[1]} tokens"
-        call = stream, "llm_stream_hidden_states", doing
-        return self._states(*call, (*ids, n_kept), layers, (n_rows,), (n_rows, n_embd))
-
     def pooled_states(
         self,
         stream: CffiStream,
@@ -520,16 +498,17 @@ class CffiBinding:
         n_embd: int,
         n_kept: int = 0,
     ) -> NDArray[np.float32]:
-        """Return means of hidden states over ranges of tokens; the rest is as `hidden_states`.
+        """Return means of hidden states of tokens as if they followed the stream's tokens.
 
-        Each range has the indices of its first token and of the token after its last one. The
-        result has the shape [n_layers, n_ranges, n_embd].
+        `layers` are ascending. Layer i is the input of block i, counted from 0; the model's number
+        of layers is the output of the final norm. Each range has the indices of its first token and
+        of the token after its last one. The states have `n_embd` values: the result is an array of
+        float32, shape [n_layers, n_ranges, n_embd]. The first `n_kept` tokens stay in the KV cache
+        for later calls.
         """
         ids, n_kept = self._ids(tokens), check_whole("n_kept", n_kept, 0, MAX_TOKENS)
-        pooled = self._ranges(ranges, ids[1])
-        doing = f"read mean hidden states of {ids[1]} tokens"
-        call = stream, "llm_stream_pooled_states", doing
-        return self._states(*call, (*ids, n_kept), layers, pooled, (pooled[1], n_embd))
+        call = stream, "llm_stream_pooled_states", f"read hidden states of {ids[1]} tokens"
+        return self._states(*call, (*ids, n_kept), layers, self._ranges(ranges, ids[1]), n_embd)
 
     def request_states(
         self,
@@ -543,9 +522,8 @@ class CffiBinding:
         The ranges are of the tokens that the stream has now. The passes that compute the scores
         also compute the states.
         """
-        pooled = self._ranges(ranges, MAX_TOKENS)
-        call = stream, "llm_stream_request_states", "request mean hidden states"
-        states = self._states(*call, (), layers, pooled, (pooled[1], n_embd))
+        call = stream, "llm_stream_request_states", "request hidden states"
+        states = self._states(*call, (), layers, self._ranges(ranges, MAX_TOKENS), n_embd)
         stream.requested = states  # the library writes to it
         return states
 
@@ -567,19 +545,16 @@ class CffiBinding:
         doing: str,
         of: tuple[Any, ...],
         layers: Sequence[int],
-        rows: tuple[Any, ...],
-        shape: tuple[int, int],
+        ranges: tuple[Any, int],
+        n_embd: int,
     ) -> NDArray[np.float32]:
-        """Call a function that writes states of the given shape for each layer.
-
-        `of` has its arguments before the layers, and `rows` those after them.
-        """
+        """Call a function that writes means of states; `of` has its arguments before the layers."""
         listed = check_several("layers", layers, "a list of whole numbers")
         numbers = [check_whole(f"layers[{i}]", n, 1, MAX_LAYERS) for i, n in enumerate(listed)]
-        n_rows, n_embd = shape[0], check_whole("n_embd", shape[1], 1, MAX_EMBD)
-        states = np.empty((len(numbers), n_rows, n_embd), np.float32)
+        n_embd = check_whole("n_embd", n_embd, 1, MAX_EMBD)
+        states = np.empty((len(numbers), ranges[1], n_embd), np.float32)
         out = self._ffi.from_buffer("float[]", states, require_writable=True), states.size
-        self._call_on(stream, name, doing, *of, *self._ids(numbers), *rows, *out)
+        self._call_on(stream, name, doing, *of, *self._ids(numbers), *ranges, *out)
         return states
 
     def _ids(self, tokens: Tokens, name: str = "tokens") -> tuple[Any, int]:

@@ -414,15 +414,15 @@ def hidden_states_run(
             f"n_rows: expected at most the prompt's {len(tokens)} tokens, got {n_rows}"
         )
     ascending = sorted(set(wanted))
-    rows: Any = n_rows
-    read: Any = session.binding.hidden_states
-    if pooling is not None:
-        rows = [(0, len(tokens))] if ranges is None else ranges
-        read = session.binding.pooled_states
+    if pooling is None:
+        ranges = [(at, at + 1) for at in range(len(tokens) - n_rows, len(tokens))]
+    elif ranges is None:
+        ranges = [(0, len(tokens))]
 
     def steps(run: Run[Any]) -> Generator[NDArray[np.float32], None, None]:
         with run.opened(request) as stream:
-            call = partial(read, stream, tokens, ascending, rows, n_embd, n_kept)
+            read = session.binding.pooled_states
+            call = partial(read, stream, tokens, ascending, ranges, n_embd, n_kept)
             found = run.call(call, len(tokens))
         yield found[[ascending.index(layer) for layer in wanted]]
 

@@ -34,11 +34,13 @@ protected:
     std::vector<float> of(const StreamHandle & stream, const std::vector<int32_t> & tokens,
                           const std::vector<int32_t> & layers, size_t n_rows, size_t n_kept = 0) {
         std::vector<float> out(layers.size() * n_rows * n_embd);
+        std::vector<uint64_t> rows;
+        for (size_t at = tokens.size() - n_rows; at < tokens.size(); ++at) rows.insert(rows.end(), {at, at + 1});
         ErrorText own;
-        EXPECT_EQ(
-            eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), n_kept, layers.data(),
-                                                     layers.size(), n_rows, out.data(), out.size(), own.out()),
-            0)
+        EXPECT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), tokens.data(), tokens.size(), n_kept,
+                                                           layers.data(), layers.size(), rows.data(), n_rows,
+                                                           out.data(), out.size(), own.out()),
+                  0)
             << own.text();
         return out;
     }
@@ -266,26 +268,23 @@ TEST_F(HiddenStates, OfAPromptOfSeveralBatchesAreThoseOfLlamaCppAlone) {
 TEST_F(HiddenStates, ARejectedCallNamesTheArgument) {
     const StreamHandle stream = open(context, full_precision_config());
     std::vector<float> room(8 * n_embd);
-    const auto call = [&](const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers, size_t n_rows,
-                          size_t cap) {
-        return eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), 0, layers.data(),
-                                                        layers.size(), n_rows, room.data(), cap, error.out());
+    const auto call = [&](const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers, size_t cap) {
+        const std::vector<uint64_t> last = {tokens.size() - 1, tokens.size()};
+        return eliza_inference_llm_stream_pooled_states(stream.get(), tokens.data(), tokens.size(), 0, layers.data(),
+                                                        layers.size(), last.data(), 1, room.data(), cap, error.out());
     };
-    EXPECT_EQ(call(prompt, {0}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {0}, room.size()), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(error.text().rfind("layers[0]: expected ascending numbers from 1 to", 0), 0u) << error.text();
-    EXPECT_EQ(call(prompt, {n_layers + 1}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(prompt, {2, 2}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {n_layers + 1}, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {2, 2}, room.size()), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(error.text().rfind("layers[1]:", 0), 0u) << error.text();
-    EXPECT_EQ(call(prompt, {}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(prompt, {1}, 0, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text().rfind("n_rows:", 0), 0u) << error.text();
-    EXPECT_EQ(call(prompt, {1}, prompt.size() + 1, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(prompt, {1}, 2, n_embd), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {}, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {1, 2}, n_embd), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(error.text().rfind("cap:", 0), 0u) << error.text();
-    EXPECT_EQ(call({-5}, {1}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(std::vector<int32_t>(600, 5), {1}, 1, room.size()), ELIZA_ERR_CONTEXT_FULL);
-    EXPECT_EQ(call({}, {1}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(prompt, {1}, 1, room.size()), 0) << error.text();
+    EXPECT_EQ(call({-5}, {1}, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(std::vector<int32_t>(600, 5), {1}, room.size()), ELIZA_ERR_CONTEXT_FULL);
+    EXPECT_EQ(call({}, {1}, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {1}, room.size()), 0) << error.text();
 }
 
 // ggml derives names from names: RWKV reshapes the output of each block, which must not count twice.

@@ -55,7 +55,7 @@ public:
         read(prompt());
         const int n_chapters = 3 + draw(4);
         for (int i = 0; i < n_chapters; ++i) {
-            switch (draw(9)) {
+            switch (draw(10)) {
                 case 0:
                 case 1: generate(1 + draw(14)); break;
                 case 2: choose(ELIZA_TRIE_ARGMAX); break;
@@ -65,6 +65,7 @@ public:
                 case 6: cancel(); break;
                 case 7: go_back(); break;
                 case 8: read_hidden_states(); break;
+                case 9: decide(); break;
             }
         }
         return told_;
@@ -202,13 +203,50 @@ private:
         if (telling_ == Telling::with_everything) {
             std::vector<float> states(4096);
             ErrorText error;
-            const int status = eliza_inference_llm_stream_hidden_states(stream_.get(), tokens.data(), tokens.size(),
-                                                                        n_kept, layers.data(), layers.size(), 1,
-                                                                        states.data(), states.size(), error.out());
+            const std::vector<uint64_t> last = {tokens.size() - 1, tokens.size()};
+            const int status = eliza_inference_llm_stream_pooled_states(
+                stream_.get(), tokens.data(), tokens.size(), n_kept, layers.data(), layers.size(), last.data(), 1,
+                states.data(), states.size(), error.out());
             // llama.cpp does not name all layers of all models. A failed call leaves the stream as it was, too.
             EXPECT_TRUE(status == 0 || (status == ELIZA_ERR_NOT_IMPLEMENTED && layers[0] != n_layers_)) << error.text();
         }
         generate(4 + draw(6));
+    }
+
+    // Scores the labels after two endings, and reads means of hidden states: in the same passes, or alone.
+    void decide() {
+        const ChoicesHandle labels = prepare(context_, {{61, 62}, {61, 63}, {64}});
+        const std::vector<int32_t> tokens = {70 + draw(9), 71};
+        const std::vector<eliza_ending_t> endings = {{nullptr, 0, labels.get()}, {tokens.data(), 2, labels.get()}};
+        const uint64_t n = text_.size(), begin = static_cast<uint64_t>(draw(static_cast<int>(n)));
+        const std::vector<uint64_t> ranges = {begin, n, n - 1, n};
+        std::vector<int32_t> layers = {n_layers_};
+        if (model_ == f32_model_path()) layers.insert(layers.begin(), 1);  // other models do not name all layers
+        const auto n_embd = static_cast<size_t>(llama_model_n_embd(Model::load(model_, {})->get()));
+        std::vector<float> states(layers.size() * 2 * n_embd);
+        ErrorText error;
+        if (telling_ == Telling::with_everything) {
+            EXPECT_EQ(eliza_inference_llm_stream_request_states(stream_.get(), layers.data(), layers.size(),
+                                                                ranges.data(), 2, states.data(), states.size(),
+                                                                error.out()),
+                      0)
+                << error.text();
+        } else {
+            const StreamHandle other = open(context_, full_precision_config());
+            EXPECT_EQ(eliza_inference_llm_stream_pooled_states(other.get(), text_.data(), n, 0, layers.data(),
+                                                               layers.size(), ranges.data(), 2, states.data(),
+                                                               states.size(), error.out()),
+                      0)
+                << error.text();
+        }
+        std::vector<double> scores(6);
+        EXPECT_EQ(eliza_inference_llm_stream_score_endings(stream_.get(), endings.data(), 2, scores.data(), nullptr,
+                                                           nullptr, scores.size(), error.out()),
+                  6)
+            << error.text();
+        told_.scores.insert(told_.scores.end(), scores.begin(), scores.end());
+        told_.scores.insert(told_.scores.end(), states.begin(), states.end());
+        chapter("decide");
     }
 
     void go_back() {

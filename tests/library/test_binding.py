@@ -256,7 +256,8 @@ def test_a_text_longer_than_the_model_allows_is_read_in_windows(
 
 def test_pooled_states_are_means_of_hidden_states(binding: CffiBinding, stream: Any) -> None:
     tokens, layers = [7, 11, 13, 17, 19], [1, 2]
-    rows = binding.hidden_states(stream, tokens, layers, n_rows=5, n_embd=64)
+    single = [(at, at + 1) for at in range(5)]
+    rows = binding.pooled_states(stream, tokens, layers, single, n_embd=64)
     ranges = [(0, 5), (3, 4), (1, 3)]
     found = binding.pooled_states(stream, tokens, layers, ranges, n_embd=64, n_kept=1)
     expected = [[layer[begin:end].mean(axis=0) for begin, end in ranges] for layer in rows]

@@ -158,26 +158,19 @@ ELIZA_API int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * str
 
 /* ---- Hidden states ---- */
 
-ELIZA_API int eliza_inference_llm_hidden_states_supported(void); /* 1 */
+ELIZA_API int eliza_inference_llm_pooled_states_supported(void); /* 1 */
 
-/* Writes hidden states of the last n_rows of these tokens, as if they followed the stream's tokens: for each of
- * n_layers layers, for each token, n_embd values. Layer i is the input of block i, counted from 0, and layer n_layer is
- * the output of the final norm. `layers` is ascending, from 1 to n_layer. eliza_inference_describe() reports "n_layer"
- * and "n_embd". The values are not normalized to unit length. `cap` is the number of values for which `out` has room.
- * The tokens are not appended, and the stream is unchanged, also on failure.
+/* Writes means of hidden states over ranges of these tokens, as if they followed the stream's tokens: for each of
+ * n_layers layers, for each of n_ranges ranges, n_embd values. Layer i is the input of block i, counted from 0, and
+ * layer n_layer is the output of the final norm. `layers` is ascending, from 1 to n_layer. eliza_inference_describe()
+ * reports "n_layer" and "n_embd". `ranges` has the begin and the end of each range, as indices of `tokens`. The values
+ * are not normalized to unit length. `cap` is the number of values for which `out` has room. The tokens are not
+ * appended, and the stream is unchanged, also on failure.
  *
+ * The tokens from the first range on are always read; of the tokens before it, those that the KV cache does not hold.
  * If all requests in a forward pass are for hidden states, the pass stops after the deepest of their layers, and the KV
  * cache does not keep its tokens. The first n_kept tokens are decoded completely beforehand, so later calls find them.
  */
-ELIZA_API int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
-                                                           uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
-                                                           uint64_t n_rows, float * out, uint64_t cap, char ** err);
-
-ELIZA_API int eliza_inference_llm_pooled_states_supported(void); /* 1 */
-
-/* The same, but writes means of the hidden states over ranges of these tokens: for each of n_layers layers, for each of
- * n_ranges ranges, n_embd values. `ranges` has the begin and the end of each range, as indices of `tokens`. The tokens
- * from the first range on are always read; of the tokens before it, those that the KV cache does not hold. */
 ELIZA_API int32_t eliza_inference_llm_stream_pooled_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
                                                            uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
                                                            const uint64_t * ranges, uint64_t n_ranges, float * out,

@@ -176,20 +176,6 @@ int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * stream, const
     });
 }
 
-int eliza_inference_llm_hidden_states_supported(void) { return 1; }
-
-int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
-                                                 uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
-                                                 uint64_t n_rows, float * out, uint64_t cap, char ** err) {
-    return with_stream(stream, err, [&](Stream & s) {
-        require(tokens != nullptr || n == 0, "tokens is NULL");
-        require(layers != nullptr || n_layers == 0, "layers is NULL");
-        require(out != nullptr || cap == 0, "out is NULL");
-        require(n_layers <= cap, "cap: expected room for each layer");
-        s.hidden_states(tokens, n, n_kept, {layers, layers + n_layers}, n_rows, out, cap);
-    });
-}
-
 int eliza_inference_llm_pooled_states_supported(void) { return 1; }
 
 namespace {

@@ -380,8 +380,8 @@ PassRunner::Layers PassScheduler::layers_for(const Requests & members) {
         const PassRequest::Part & part = member->part;
         const bool has_states = !member->layers.empty() && part.begin + part.n > member->states_from;
         // The output of the final norm depends on all layers: after it, only the output head is left out.
-        layers.stops = layers.stops && has_states && member->n_all_rows() == 0 &&
-                       (part.is_last || member->wants_output_states);
+        layers.stops =
+            layers.stops && has_states && member->n_all_rows() == 0 && (part.is_last || member->wants_output_states);
         if (has_states) {
             layers.wanted.insert(layers.wanted.end(), member->layers.begin(), member->layers.end());
         }

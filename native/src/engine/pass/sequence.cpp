@@ -82,11 +82,7 @@ void Sequence::ask_for_states(PassRequest & request, size_t from, const std::vec
 }
 
 Sequence::States::States(Sequence & sequence, size_t from, const std::vector<int32_t> & layers, OnState on_state)
-    : sequence_(sequence),
-      layers_(layers),
-      on_state_(std::move(on_state)),
-      end_(sequence.tokens_.size()),
-      from_(from) {
+    : sequence_(sequence), layers_(layers), on_state_(std::move(on_state)), end_(sequence.tokens_.size()), from_(from) {
     sequence.forget_outputs();
     sequence.n_decoded_ = std::min(sequence.n_decoded_, from);
     sequence.states_ = this;

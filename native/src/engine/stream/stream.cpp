@@ -115,19 +115,6 @@ void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_to
     logprobs.take(out, cap);
 }
 
-void Stream::hidden_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
-                           size_t n_rows, float * out, size_t cap) {
-    if (n_rows == 0 || n_rows > n) {
-        throw invalid_argument("n_rows: expected 1 to " + std::to_string(n) + ", got " + std::to_string(n_rows));
-    }
-    check_prompt(tokens, n);  // also limits the number of rows
-    std::vector<StateMeans::Range> rows;
-    for (size_t at = n - n_rows; at < n; ++at) {
-        rows.push_back({at, at + 1});
-    }
-    pooled_states(tokens, n, n_kept, layers, rows, out, cap);
-}
-
 void Stream::pooled_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
                            const std::vector<StateMeans::Range> & ranges, float * out, size_t cap) {
     StateMeans means(decoder_->model(), layers, ranges, n, out, cap);
@@ -598,9 +585,8 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
     draft_.drop();
     std::optional<Sequence::States> states;
     if (means) {
-        states.emplace(sequence_, means->first(), means->layers(), [&](size_t i, int32_t layer, const float * values) {
-            means->add(i, layer, values);
-        });
+        states.emplace(sequence_, means->first(), means->layers(),
+                       [&](size_t i, int32_t layer, const float * values) { means->add(i, layer, values); });
     }
     std::vector<EndingScores> scores = eliza::score_endings(sequence_, options_, counts_, endings, wanted);
     if (means) {

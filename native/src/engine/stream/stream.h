@@ -66,10 +66,6 @@ public:
     void request_states(const std::vector<int32_t> & layers, const std::vector<StateMeans::Range> & ranges, float * out,
                         size_t cap);
 
-    // Writes the hidden state of each of the last n_rows tokens, in ascending layers: out[layer][row][n_embd].
-    void hidden_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
-                       size_t n_rows, float * out, size_t cap);
-
     // How far a call may generate.
     struct StepLimits {
         size_t n_steps;
