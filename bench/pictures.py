@@ -1,10 +1,10 @@
-"""Draw the pictures of docs/explanation/performance.md from stored results, and write its tables.
+"""Draw the pictures of docs/explanation/measurements.md from stored results, and write its tables.
 
     $ python -m bench.pictures
 
 Draws ``performance.svg`` and ``time-of-a-choice.svg`` in ``bench/results``. Writes the sentences
-below these pictures, and the tables of docs/explanation/measurements.md. It measures nothing: run
-the other benchmarks first.
+below the first picture, the tables of choices and streams, and README's table. It measures nothing:
+run the other benchmarks first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
+
+from page_tables import markdown_table, number
 
 from . import peers, ranking, sizes, streams
 from .choosing.cells import AUTO, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR
@@ -20,8 +23,8 @@ from .parts.charts import GREY, OTHER, OURS, SERVER, Panel, Scale, picture
 from .parts.pages import RESULTS, Results, fill_sections, stored
 from .parts.workload import SMOLLM2
 
-DOCS = RESULTS.parent.parent / "docs"
-PAGES = (DOCS / "explanation" / "performance.md", DOCS / "explanation" / "measurements.md")
+ROOT = RESULTS.parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "explanation" / "measurements.md")
 TABLES = {
     "sizes": sizes.markdown,
     "peers": peers.markdown,
@@ -31,7 +34,21 @@ TABLES = {
 """The functions that return the tables of stored results."""
 
 SERVERS, CHAT = "serving-beside", "serving-chat-beside"
-"""Stored results whose tables are on another page."""
+"""Stored results whose tables ``bench.serving`` writes."""
+
+ANSWERS, LABELS = "answers", "labels"
+"""Stored results whose tables ``bench.answers`` writes."""
+
+TO_DECIDE = {
+    "**eliza-ffi, an encoder** (MiniLM)": ("cosine", "calibrate an encoder, 60 labels"),
+    "**eliza-ffi, a decoder** (SmolLM2)": ("default", "calibrate, 60 labels"),
+    "**eliza-ffi, both**": ("decoder + encoder", "calibrate with an encoder, 60 labels"),
+    "logistic regression on MiniLM's embeddings": ("MiniLM, 60 labels", "MiniLM, 60 labels"),
+    "llama-server, a loop over the options (SmolLM2)": ("llama-server, hand-written loop", ""),
+}
+"""README's table: the methods without labels, which are timed, and with 60 labels."""
+
+DATA = ("trec", "spam", "sentiment", "ratings", "tickets")
 
 TIMES = {0.01: "0.01 ms", 0.1: "0.1 ms", 1.0: "1 ms", 10.0: "10 ms", 100.0: "100 ms"}
 TIMES |= {1e3: "1 s", 1e4: "10 s", 1e5: "100 s"}
@@ -192,6 +209,34 @@ def duration(milliseconds: float) -> str:
 PANELS = (by_size, by_streams, by_labels, compared)
 
 
+def to_decide(results: Results) -> str:
+    """Return README's table of means over the data sets, with the versions measured."""
+
+    def mean(stored_in: str, method: str, figure: str) -> float | None:
+        cells = [
+            cell
+            for cell in results[stored_in]["cells"]
+            if cell["model"] == "smollm2" and cell["method"] == method
+        ]
+        found = [[cell[figure] for cell in cells if cell["data"] == data] for data in DATA]
+        return fmean(map(fmean, found)) if all(found) else None
+
+    rows = []
+    for name, (without, with_labels) in TO_DECIDE.items():
+        needs_labels = without == with_labels
+        accuracies = (
+            None if needs_labels else mean(ANSWERS, without, "accuracy"),
+            mean(LABELS, with_labels, "accuracy"),
+        )
+        shares = ["" if each is None else f"{each:.0%}" for each in accuracies]
+        cpu = mean(ANSWERS, without, "cpu_ms")
+        rows.append([name, *shares, f"{number(cpu)} ms" if cpu and cpu >= 1 else ""])
+    head = ["method", "right, no labels", "right, 60 labels", "processor time"]
+    machines = [results[name]["machine"] for name in (ANSWERS, LABELS)]
+    measured = {f"eliza-ffi {m['eliza_ffi']} over llama.cpp {m['llama_cpp']}" for m in machines}
+    return f"{markdown_table(head, rows)}\n\nMeasured with {' and '.join(sorted(measured))}."
+
+
 def versions(results: Results) -> str:
     """Return the machines, the versions and the dates of the measurements."""
     found: dict[str, dict[str, set[str]]] = {}
@@ -215,7 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Draw the pictures, and write the tables.")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     folder = parser.parse_args(arguments).results
-    results = {name: stored(folder / f"{name}.json") for name in (*TABLES, SERVERS, CHAT)}
+    timed = {name: stored(folder / f"{name}.json") for name in (*TABLES, SERVERS, CHAT)}
+    answered = {name: stored(folder / f"{name}.json") for name in (ANSWERS, LABELS)}
+    results = timed | answered
     panels, sentences = zip(*(draw(results) for draw in PANELS), strict=True)
     title = "Charts: " + "; ".join(panel.title for panel in panels)
     write = {"performance": panels, "time-of-a-choice": panels[:1]}
@@ -223,7 +270,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (folder / f"{name}.svg").write_text(picture(drawn, title), encoding="utf-8")
     shown = [f"- **{panel.title}.** {said}" for panel, said in zip(panels, sentences, strict=True)]
     sections = {name: show(results[name]) for name, show in TABLES.items()}
-    sections["pictures"] = "\n".join([*shown, "", versions(results)])
+    sections["pictures"] = "\n".join([*shown, "", versions(timed)])
+    sections["decide"] = to_decide(answered)
     for page in PAGES if folder == RESULTS else ():
         fill_sections(page, sections)
     print(sections["pictures"])

@@ -44,6 +44,9 @@ from .together.streams import (
 )
 
 STREAMS = (1, 2, 4, 8, 16)
+
+SHOWN = (1, 4, 16)
+"""The numbers of streams in the table; the chart has all of them."""
 MODELS = {
     subject.name: subject.path
     for subject in (
@@ -201,6 +204,7 @@ def markdown(results: Mapping[str, Any]) -> str:
                     *_rates(cell["choosing"], "choices_per_second"),
                 ]
                 for cell in cells
+                if cell["streams"] in SHOWN
             ),
         ),
         pages.notes_of(results, named, "Failed:"),

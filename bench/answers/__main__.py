@@ -9,10 +9,10 @@ with.
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
     $ python -m bench.answers --labels 60 150 300 --seeds 5 --json bench/results/labels.json \
-          --docs docs/guides/calibrate.md --plot bench/results/labels.svg
+          --docs docs/explanation/measurements.md --plot bench/results/labels.svg
     $ python -m bench.answers --data trec-12 --rows 1000 --threads 1  # the speed of a table
     $ python -m bench.answers --render --data trec spam sentiment ratings tickets \
-          --docs docs/explanation/accuracy.md --plot bench/results/answers.svg
+          --docs docs/explanation/measurements.md --plot bench/results/answers.svg
 
 Requires the ``bench`` extra. Models and data are downloaded by `scripts/fetch_real_models.py`.
 llama-server and typed-gguf use the programs that ``make peers`` builds.

@@ -16,32 +16,13 @@ from .methods import DEFAULT
 
 Cell = dict[str, Any]
 
-ABOUT = (
-    "Accuracy by data set. *Examples*: how many labelled examples the method uses, on most data "
-    "sets. With 200 rows, a difference of fewer than 10 points can be chance"
-)
-ABOUT_SLOW = ". typed-gguf answers only the first 50 rows"
-COSTS = (
-    "Means over the data sets. Methods that lack a data set are left out. *ECE*: 15 bins with "
-    "equally many answers; in parentheses, the ECE that a perfectly calibrated model would have on "
-    "as many rows. *Flips*: the share of choices whose answer changes with a reversed list of "
-    "options. *CPU*: processor time per row, and relative to our default in the same run"
-)
-
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return two tables for each model: accuracy by data set, and means over the data sets."""
+    """Return a table for each model: accuracy by data set, and means over the data sets."""
     parts = [f"Last run: {machine_line(results['machine'])} {versions_of(results['peers'])}."]
     for model, cells in _groups(results["cells"], "model").items():
-        has_slow = any(cell["method"] == "typed-gguf" for cell in cells)
-        about = ABOUT + (ABOUT_SLOW if has_slow else "")
-        parts += [f"**{model}**", about, _accuracies(cells), COSTS, _means(cells)]
-    failed = {
-        f"- {cell['method']}: {cell['problem'][:200]}"
-        for cell in results["cells"]
-        if "problem" in cell
-    }
-    return page_of(*parts, *(["Not measured:", "\n".join(sorted(failed))] if failed else []))
+        parts += [f"**{model}**", _table(_measured(cells))]
+    return page_of(*parts)
 
 
 def plot_methods(results: dict[str, Any], file: Path) -> None:
@@ -109,35 +90,24 @@ def _mean_accuracy(cells: Sequence[Cell]) -> float:
     return fmean(float(cell["accuracy"]) for cell in cells)
 
 
-def _accuracies(cells: Sequence[Cell]) -> str:
+def _table(cells: Sequence[Cell]) -> str:
     data_sets = [*_groups(cells, "data")]
+    head = ["method", *data_sets, "mean", "NLL", "ECE", "CPU ms", "CPU relative"]
     rows = []
-    for name, of_method in _groups(_measured(cells), "method").items():
+    for name, of_method in _groups(cells, "method").items():
         by_data = {
-            data: _share(fmean(cell["accuracy"] for cell in cells))
+            data: _share(_mean_accuracy(cells))
             for data, cells in _groups(of_method, "data").items()
         }
-        n = max(int(cell["n_labels"]) for cell in of_method)
-        rows.append([_shown(name), str(n), *(by_data.get(data, "-") for data in data_sets)])
-    return markdown_table(["method", "examples", *data_sets], rows)
-
-
-def _means(cells: Sequence[Cell]) -> str:
-    head = ["method", "accuracy", "NLL", "ECE", "flips", "rows/s", "CPU ms", "CPU relative"]
-    rows = []
-    n_sets = len(_groups(cells, "data"))
-    for name, of_method in _groups(_measured(cells), "method").items():
-        if len(_groups(of_method, "data")) < n_sets:
-            continue
+        row = [_shown(name), *(by_data.get(data, "-") for data in data_sets)]
         mean = _mean_of(of_method)
-        rows.append(
-            [
-                *(_shown(name), mean("accuracy", _share), mean("nll", number)),
-                f"{mean('ece', _share)} ({mean('calibrated_ece', _share)})",
-                *(mean("flips", _share), mean("rows_per_second", number)),
-                *(mean("cpu_ms", number), mean("times_default", number)),
-            ]
-        )
+        means = [
+            *(mean("accuracy", _share), mean("nll", number)),
+            f"{mean('ece', _share)} ({mean('calibrated_ece', _share)})",
+            *(mean("cpu_ms", number), mean("times_default", number)),
+        ]
+        is_complete = len(by_data) == len(data_sets)
+        rows.append(row + (means if is_complete else ["-"] * len(means)))
     return markdown_table(head, rows)
 
 

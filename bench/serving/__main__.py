@@ -10,7 +10,7 @@ and the report shows the memory, files and threads of the process before and aft
     $ python -m bench.serving --batching off         # without shared passes
     $ python -m bench.serving --beside               # 16 clients, compared with llama-server
     $ python -m bench.serving --beside --chat        # streams of chat, compared with llama-server
-    $ python -m bench.serving --beside --render --docs docs/reference/http.md    # measure nothing
+    $ python -m bench.serving --beside --render --docs docs/explanation/measurements.md
 """
 
 from __future__ import annotations
