@@ -29,9 +29,9 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 ELSEWHERE = (
     "elizaos/replace-the-library.md",
-    "explanation/performance.md",
     "guides/gpus.md",
     "guides/scale.md",
+    "guides/serve.md",
     "guides/tables.md",
     "reference/c.md",
     "reference/http.md",

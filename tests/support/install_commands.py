@@ -23,9 +23,8 @@ $ eliza-ffi doctor
 ```
 
 """
-FROM_A_CLONE = """
-No version has been published yet. In a clone of the repository, run:
-{commands}The first command compiles llama.cpp. It needs a C++ compiler and takes a few minutes.
+FROM_A_CLONE = """{commands}Run this in a clone, because no version has been published yet. The
+first command compiles llama.cpp: it needs a C++ compiler and a few minutes.
 
 """
 

@@ -172,7 +172,9 @@ def headings_of(page: str) -> set[str]:
 
 
 def prepare_folder() -> None:
-    """Create ``model.gguf`` and set ``ELIZA_MODEL``, which the pages assume."""
+    """Create ``model.gguf`` and the tables of ``examples/``, and set ``ELIZA_MODEL``."""
+    for table in (ROOT / "examples").glob("*.csv"):
+        shutil.copy(table, table.name)
     shutil.copy(default_model_path(), "model.gguf")  # the pages' name for the reader's own model
     os.environ["ELIZA_MODEL"] = str(default_model_path())
 
