@@ -16,11 +16,12 @@ from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+SHELL = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
 SKELETONS = (ROOT / "docs" / "elizaos" / "skeletons.md").read_text(encoding="utf-8")
 DECISIONS = (ROOT / "docs" / "guides" / "decide.md").read_text(encoding="utf-8")
 DROP_IN = (ROOT / "docs" / "elizaos" / "replace-the-library.md").read_text(encoding="utf-8")
 
-COMMANDS = [command for page in (README, PYTHON) for command in commands_of(page)]
+COMMANDS = [command for page in (README, SHELL) for command in commands_of(page)]
 OURS = sorted({command for command in COMMANDS if command.startswith("eliza-ffi ")})
 
 

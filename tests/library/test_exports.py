@@ -117,18 +117,6 @@ def test_a_native_test_calls_every_function_with_bad_arguments() -> None:
     assert sorted(called) == sorted(declared())
 
 
-def test_drop_in_md_lists_every_function() -> None:
-    page = (ROOT / "docs/elizaos/replace-the-library.md").read_text(encoding="utf-8")
-    tables = page.partition("## Every function\n")[2]
-    listed = re.findall(r"^\| `(\w+)` \|", tables, flags=re.MULTILINE)
-    full = [name if name.startswith(("eliza_", "llama_")) else PREFIX + name for name in listed]
-    section = page.partition("### Version 12: voice and images\n")[2].partition("\n### ")[0]
-    not_supported = set(re.findall(r"`(\w+)`", section)) - {"_supported"}
-    assert len(set(full)) == len(full)
-    assert set(full) == declared() - names(VOICE)
-    assert {PREFIX + name for name in not_supported} == names(VOICE)
-
-
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
 @pytest.mark.parametrize("language", ["c99", "c++11"])
 def test_each_header_compiles_on_its_own_without_warnings(
