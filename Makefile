@@ -44,9 +44,9 @@ help: ## list the targets
 PORT  ?= 8080
 MODEL ?=
 .PHONY: demo serve
-demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
-	@$(BIN)/eliza-ffi demo > build/demo.txt || { cat build/demo.txt; exit 1; }
-	@awk '/: [0-9]+ messages/ { n = 0 } NF == 0 || ++n <= 6 || / right \(/ || /^total/' build/demo.txt
+demo: cpu ## choose actions with the embedded model on messages of bench/eliza_1
+	@$(BIN)/python scripts/demo.py > build/demo.txt || { cat build/demo.txt; exit 1; }
+	@awk '/: [0-9]+ messages/ { n = 0 } NF == 0 || ++n <= 6 || / right \(/' build/demo.txt
 	@echo "The other choices are in build/demo.txt."
 
 serve: cpu $(VENV)/with-serve ## serve a model over HTTP on 127.0.0.1 (PORT=8080, MODEL=)

@@ -45,12 +45,6 @@ def default_model_path() -> Path:
     return _first_file("embedded model", model, model)
 
 
-def fixture_path(name: str) -> Path:
-    """Return the path of a fixture file, such as ``"planner.json"``."""
-    fixture = Path("fixtures") / name
-    return _first_file("fixture", fixture, Path("eliza_ffi") / fixture)
-
-
 def _first_file(what: str, in_package: Path, in_checkout: Path) -> Path:
     candidates = [folder / in_package for folder in package_folders()]
     root = checkout_root()

@@ -1,7 +1,5 @@
 """The prompt formats of the embedded model, shared by its training script and the demo.
 
-Run as a program, it writes the cases of ``eliza-ffi demo`` to `DEMO`.
-
 Every function returns text with the special tokens written out and without the BOS token. Tokenize
 it with ``parse_special=True``. A prompt for a choice ends with the opening quote of the JSON string
 that holds the answer. Therefore the labels are the bare names, tokenized on their own.
@@ -13,13 +11,11 @@ against actions that it read earlier.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-FIXTURES = Path(__file__).resolve().parent.parent / "eliza_ffi" / "fixtures"
-DEMO = FIXTURES / "demo.json"
+FIXTURES = Path(__file__).resolve().parent.parent / "bench" / "eliza_1"
 
 START_OF_TURN = "<|im_start|>"
 END_OF_TURN = "<|im_end|>"
@@ -98,38 +94,3 @@ def _one_line(text: str) -> str:
 def _plain(text: str) -> str:
     """Break up special tokens in a message or a name, because they could end the turn early."""
     return text.replace("<|", "< |")
-
-
-def demo_cases() -> list[dict[str, Any]]:
-    """Return the cases of elizaOS's two test sets with their prompts."""
-    cases = []
-    for case in _cases("planner"):
-        actions = case["availableActions"]
-        labels = [action["name"] for action in actions]
-        prompt = planner_prompt(case["input"], actions)
-        cases.append(_demo_case("planner", case, prompt, labels, case["expected_action_name"]))
-    for case in _cases("should-respond"):
-        prompt = should_respond_prompt(case["input"], case["channelType"])
-        labels = list(SHOULD_RESPOND_CHOICES)
-        cases.append(_demo_case("should-respond", case, prompt, labels, case["expected"]))
-    return cases
-
-
-def _cases(name: str) -> list[dict[str, Any]]:
-    file = FIXTURES / f"{name}.json"
-    cases: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["cases"]
-    return cases
-
-
-def _demo_case(
-    task: str, case: Mapping[str, Any], prompt: str, labels: list[str], expected: str
-) -> dict[str, Any]:
-    return {
-        **{"task": task, "id": case["id"], "input": case["input"]},
-        **{"prompt": prompt, "labels": labels, "expected": expected},
-    }
-
-
-if __name__ == "__main__":
-    text = json.dumps({"cases": demo_cases()}, indent=1, ensure_ascii=False)
-    DEMO.write_text(text + "\n", encoding="utf-8", newline="\n")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from demo_prompts import (
+    FIXTURES,
     SHOULD_RESPOND_CHOICES,
     planner_prompt,
     should_respond_prompt,
 )
 
-from eliza_ffi._resources import fixture_path
 from eliza_ffi.elizaos.actions import Action
 from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
 from eliza_ffi.structured import Skeleton, SkeletonSpan
@@ -82,12 +81,7 @@ SHOULD_RESPOND = _ShouldRespondSkeleton(
 def cases_of(task: str, action: str | None = None) -> Iterator[Case]:
     """Yield the cases of a task from its fixture file; with `action`, only those of an action."""
     readers = {"should_respond": _should_respond, "planner": _planner, "action": _action}
-    # The package has the files of the tasks that `eliza-ffi demo` also uses.
-    file = (
-        Path(__file__).with_name("action.json")
-        if task == "action"
-        else fixture_path(f"{task.replace('_', '-')}.json")
-    )
+    file = FIXTURES / f"{task.replace('_', '-')}.json"
     fixture = json.loads(file.read_text(encoding="utf-8"))
     for case in fixture["cases"]:
         if action is None or case.get("actionName") == action:

@@ -11,7 +11,6 @@ _SHORT = {
     "tokenize": "tokenize --prompt 'Hello, world'",
     "models": "models",
     "doctor": "doctor",
-    "demo": "demo",
 }
 
 EXAMPLES = {

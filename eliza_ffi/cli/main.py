@@ -39,7 +39,6 @@ from .console import (
     run_interruptibly,
 )
 from .decide import add_decide_arguments, run_decide
-from .demo import add_demo_arguments, run_demo
 from .doctor import ShowVersion, add_doctor_arguments, run_doctor
 from .files import describe_os_error, read_text
 from .help import HelpFormatter, with_example
@@ -89,8 +88,8 @@ LLAMA_NAMES = {
 EXAMPLES = """\
 Examples (the --help of every command shows more):
 
-  eliza-ffi demo
   eliza-ffi choose --help
+  eliza-ffi decide --help
 """
 
 
@@ -200,11 +199,6 @@ def build_parser() -> argparse.ArgumentParser:
         "tokenize": ("print the tokens of a prompt", _add_tokenize_arguments, run_tokenize),
         "models": ("list the models in the caches", add_models_arguments, run_models),
         "doctor": ("check the installation", add_doctor_arguments, run_doctor),
-        "demo": (
-            "choose labels and answer questions for the bundled example messages",
-            add_demo_arguments,
-            run_demo,
-        ),
         "label": ("label rows of a table, one key each", add_labelling_arguments, run_label),
         "evaluate": (
             "measure decisions on a table with the right answers",

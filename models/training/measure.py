@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=int, default=2, help="seed of the held-out examples")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--fixtures", type=Path, default=ROOT / "eliza_ffi" / "fixtures")
+    parser.add_argument("--fixtures", type=Path, default=ROOT / "bench" / "eliza_1")
     options = parser.parse_args(arguments)
     splits = held_out_splits(options.seed, options.held_out) | load_fixtures(options.fixtures)
     with Model(options.model, n_threads=options.threads) as model:

@@ -249,7 +249,6 @@ PRINTING = {
     "generate": ["generate", "--prompt", "x", "--max-tokens", "4"],
     "tokenize": ["tokenize", "--prompt", "x"],
     "doctor": ["doctor"],
-    "demo": ["demo", *ONE_THREAD],
     "decide": ["decide", "--input", "x", *URGENT, *ONE_THREAD],
     "evaluate": ["evaluate", *TABLE, *URGENT, *ONE_THREAD],
 }
@@ -338,7 +337,6 @@ def test_a_missing_dependency_is_named(name: str) -> None:
 
 SHOWING: dict[str, list[str]] = {
     "doctor": ["doctor"],
-    "demo": ["demo", *ONE_THREAD],
     "decide": [
         *("decide", "--input", TEXTS[0], *URGENT, "--ask", f"哪个团队 {FAMILY}"),
         *("--option", f"销售 {FAMILY}" * 9, "--option", "\U0001f389" * 40, "--option", "支持"),

@@ -31,11 +31,11 @@ NGRAM = 6
 def fixture_folder() -> Path | None:
     """Return the folder of the evaluation cases, or None.
 
-    Searches ``ELIZA_FIXTURES``, the package, and a folder next to the repository.
+    Searches ``ELIZA_FIXTURES``, this checkout, and a folder next to the repository.
     """
     candidates = (
         Path(os.environ["ELIZA_FIXTURES"]) if "ELIZA_FIXTURES" in os.environ else None,
-        ROOT / "eliza_ffi" / "fixtures",
+        ROOT / "bench" / "eliza_1",
         ROOT.parent / "shared" / "data" / "eliza-1-bench",
     )
     for folder in candidates:
