@@ -15,14 +15,8 @@ Value = TypeVar("Value")
 class lazy_property(Generic[Owner, Value]):  # noqa: N801 - used like the built-in property
     """A property that is computed at the first access and then kept in the instance.
 
-    Unlike :class:`functools.cached_property` before Python 3.12, it has no lock. With a lock that
-    all instances share, a process that is forked while another thread holds the lock would wait
-    for ever. Two threads may compute a value at the same time; the last one is kept.
-
-    Parameters
-    ----------
-    compute
-        The method that returns the value.
+    Unlike :class:`functools.cached_property` before Python 3.12, it has no lock, which a forked
+    process could wait for. Two threads may compute a value at the same time; the last one is kept.
     """
 
     def __init__(self, compute: Callable[[Owner], Value]) -> None:

@@ -1,15 +1,7 @@
-"""Check the arguments of the public API.
+"""Check the arguments of the public API, and return them as Python's own types.
 
-An argument with a wrong type or a wrong value raises
-:class:`~eliza_ffi.errors.InvalidArgumentError`, which is a ValueError. The message names the
-argument, the expected value, the value found, and the next step if there is an obvious one::
-
-    prompts must be a list of prompts, got 'hello'; for one prompt use choose()
-
-A missing or unexpected argument raises TypeError, as in every Python call.
-
-Every check returns the checked value. Numbers of other libraries, such as numpy's, are returned as
-Python's int, float or bool.
+A wrong type or value raises :class:`~eliza_ffi.errors.InvalidArgumentError`, whose message names
+the argument, the expected value, the value found, and the next step if there is an obvious one.
 """
 
 from __future__ import annotations
@@ -93,7 +85,6 @@ def short_repr(value: object) -> str:
 
 
 def check_text(name: str, value: Any) -> str:
-    """Check that a value is a string."""
     if not isinstance(value, str):
         raise wrong(name, "a string", value)
     return value
@@ -165,7 +156,6 @@ def _between(kind: str, least: float, most: float) -> str:
 
 
 def check_one_of(name: str, value: Any, allowed: Collection[str]) -> str:
-    """Check that a value is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
         hint = did_you_mean(value, allowed, MISSPELT)
         raise wrong(name, f"one of {', '.join(allowed)}", value, hint)
@@ -182,21 +172,18 @@ def check_kind(
 
 
 def check_callable(name: str, value: T) -> T:
-    """Check that a value can be called."""
     if not callable(value):
         raise wrong(name, "a function", value)
     return value
 
 
 def check_callback(name: str, value: T) -> T:
-    """Check that a value can be called, or is None."""
     if value is not None and not callable(value):
         raise wrong(name, "a function or None", value)
     return value
 
 
 def check_path(name: str, value: Any) -> str:
-    """Check that a value can be a path, and return it as a string."""
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or not path:
         raise wrong(name, "a path, a string or os.PathLike", value)

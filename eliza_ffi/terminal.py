@@ -33,12 +33,9 @@ TAGS = range(0xE0020, 0xE0080)
 
 
 def printable(text: str) -> str:
-    """Return `text` with its control characters escaped, except line breaks.
-
-    Text from a model file or a table must not be able to move the cursor of a terminal. Spaces of
-    all kinds are kept, and so are the characters that join the parts of an emoji or a word. A
-    joiner without a character before it is escaped, because rich fails on it.
-    """
+    """Return `text` with its control characters escaped, except line breaks, so that text of a file
+    cannot move the cursor. A joiner without a character before it is escaped, because rich fails on
+    it."""
     if text.isprintable():
         return text
     return "".join(

@@ -137,7 +137,6 @@ def measured(value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return ``str(value)``."""
     if isinstance(value, str) or type(value) in SCALARS:
         return str(value)
     check_size(ESCAPED * measure(value))

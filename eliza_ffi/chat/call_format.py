@@ -44,7 +44,6 @@ class Json:
     ascii: bool = False  # other characters are escaped
 
     def write(self, value: Any) -> str:
-        """Return a value as JSON."""
         separators = (",", ":") if self.compact else None
         text = json.dumps(value, indent=self.indent, separators=separators, ensure_ascii=self.ascii)
         return text.replace("\n", "\n" + " " * self.margin)
@@ -167,7 +166,6 @@ def render_call(format: CallFormat, calls: Sequence[Call], earlier_calls: int = 
 
 
 def write_arguments(format: CallFormat, arguments: Mapping[str, Any]) -> str:
-    """Return the arguments of a call as the format writes them."""
     if isinstance(format.arguments, Json):
         return format.arguments.write(arguments)
     return write_members(format.arguments, arguments, format.arguments, format.items)
@@ -206,5 +204,4 @@ WRITERS: dict[str, Callable[[Any], str]] = {"raw": str, "json": Json().write, "p
 
 
 def fill_pieces(pieces: Pieces, holes: Mapping[Hole, str]) -> str:
-    """Return pieces as text, with the holes filled in."""
     return "".join([piece if isinstance(piece, str) else holes[piece] for piece in pieces])

@@ -167,7 +167,6 @@ class _Rules:
         return self._rule(("terminal", body), lambda: body, "T")
 
     def _in_order(self, members: Sequence[tuple[str, bool]], between: str) -> str:
-        """Return members in their order; optional members may be left out."""
         if not between:
             return _row(*(rule if required else f"{rule}?" for rule, required in members))
         # Rules for the members from here on: `first` if no member precedes them, and `following` if

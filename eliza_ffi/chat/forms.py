@@ -31,7 +31,6 @@ class MessageForms:
         self._write = write
 
     def fit(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return messages in the forms that the template supports."""
         fitted = [dict(message) for message in messages]
         for message in fitted:
             if message["role"] == "developer" and not self._roles_known["developer"]:

@@ -280,7 +280,6 @@ TESTS: dict[str, Any] = {
 
 
 def calculate(sign: str, left: Any, right: Any) -> Any:
-    """Apply a binary operator."""
     spend()
     if sign == "*" and isinstance(right, str | list | tuple):
         left, right = right, left

@@ -74,7 +74,6 @@ class WrittenReasoning:
     control: Mapping[int, str]
 
     def reader(self) -> ReasoningReader:
-        """Return a reader for one answer."""
         return ReasoningReader(self.format, self.is_open)
 
 

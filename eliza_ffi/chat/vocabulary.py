@@ -70,7 +70,6 @@ class Vocabulary:
         return {token: text for token in set(tokens) if (text := known[token])}
 
     def in_order(self, tokens: Sequence[int]) -> list[int]:
-        """Return the control tokens among `tokens`, in their order."""
         known = self._texts_of(tokens)
         return [token for token in tokens if known[token]]
 

@@ -36,7 +36,6 @@ class Hierarchy:
         self._groups: dict[int, Groups] = {}
 
     def depth_of(self, text: str) -> int:
-        """Return the number of parts of a label."""
         return text.count(self.separator) + 1
 
     def groups_at(self, level: int) -> Groups:

@@ -250,7 +250,6 @@ class LabelSet(Generic[T]):
 
 
 def string_choices(texts: Iterable[str]) -> LabelSet[str]:
-    """Return the label set of strings."""
     listed = list(check_ordered("labels", texts, EXPECTED))
     return LabelSet(listed, listed)
 

@@ -86,7 +86,6 @@ class ChoiceCache:
         return tokens
 
     def has(self, choices: LabelSet[Any]) -> bool:
-        """Return whether the tokens of a label set are cached."""
         return isinstance(choices, PreparedLabels) or (choices.texts, "") in self._of_texts
 
     def clear(self) -> None:

@@ -38,14 +38,12 @@ def probability(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Convert the value of an option to a whole number of 0 or more."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
 
 
 def at_least_one(text: str) -> int:
-    """Convert the value of an option to a whole number of 1 or more."""
     number = whole_number(text)
     if number == 0:
         raise argparse.ArgumentTypeError("expected 1 or more, got 0")
@@ -87,7 +85,6 @@ def add_options(parser: argparse._ActionsContainer, options: Mapping[str, str]) 
 
 
 def given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return the values of options that functions take under the same names."""
     return {name: getattr(arguments, name) for name in names}
 
 
@@ -104,10 +101,7 @@ def add_tokenization(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, decides: bool = False) -> None:
-    """Add the options that select the model, the library and the way of running them.
-
-    Commands that decide also have the option for an encoder.
-    """
+    """Add the options of the model; those for an encoder only if the command decides."""
     group = parser.add_argument_group("model")
     encoder = {
         "--encoder PATH|NAME": "a second model that compares the input with the descriptions of "
@@ -148,10 +142,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, decides: bool = Fals
 
 
 def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> dict[str, Any]:
-    """Return the keyword arguments of :class:`~eliza_ffi.Model` that the command line sets.
-
-    With `n_slots` None, the model has its default number of slots, or 1 with ``--batching off``.
-    """
+    """Return the keyword arguments of :class:`~eliza_ffi.Model` that the command line sets."""
     if n_slots is None and arguments.batching == "off":
         n_slots = 1  # because the slot of a request affects rounding
     options = given(arguments, "device", "rpc", "batching", "flash_attn")
@@ -283,7 +274,6 @@ def _text_of_labels(arguments: argparse.Namespace, path: str) -> str:
 
 
 def print_warning(reason: str) -> None:
-    """Print a warning on standard error."""
     print(printable(f"eliza-ffi: warning: {reason}"), file=sys.stderr)
 
 

@@ -166,7 +166,6 @@ def _version(name: str) -> str | None:
 
 
 def _check_chat(model: Model) -> str:
-    """Render a message with the model's own chat template, and describe the result."""
     try:
         n_tokens = len(model.chat_tokens(PROBE_MESSAGES))
     except NoChatTemplateError:
@@ -187,7 +186,6 @@ def _extra_line(extra: str, facts: dict[str, Any]) -> str:
 
 
 def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
-    """Return a line of supported and a line of unsupported capabilities, then the others."""
     flags = {name: value for name, value in capabilities.items() if isinstance(value, bool)}
     lines = []
     for heading, is_there in (("yes", True), ("no", False)):
@@ -199,7 +197,6 @@ def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
 
 
 def _pass_lines(passes: dict[str, Any]) -> list[str]:
-    """Describe how forward passes are run, and the mean number of sequences in a pass."""
     sharing = "shared by" if passes["batching"] == "auto" else "one request per pass,"
     run, sequences = passes["run"], passes["sequences"]
     return [

@@ -207,7 +207,6 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
 
 def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> str:
-    """Return a table of the labels that are most probably wrong."""
     rows = [["place", "question", "given", "expected", "probability", "input"]]
     for each in labels[:MAX_SUSPICIOUS]:
         given, expected = text_of(each.given), text_of(each.expected)
@@ -314,11 +313,8 @@ def _read_labelled(
 def _open_for_rows(
     arguments: argparse.Namespace, rows: LabelledRows, asked: dict[str, Any]
 ) -> Iterator[tuple[Model, dict[str, Any]]]:
-    """Open the model; yield it with the settings for asking about the rows.
-
-    Draw the progress. At the end, list the rows without a usable input on standard error, even if
-    the work failed.
-    """
+    """Open the model; yield it with the settings for asking about the rows, and draw the progress.
+    At the end, list the rows without a usable input on standard error, even if the work failed."""
     progress = RowProgress()
     settings = {
         **{name: asked[name] for name in PROMPT_OPTIONS},

@@ -151,11 +151,8 @@ def _unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """A parser that reports a wrong command line in one line, without printing the usage first.
-
-    It takes no abbreviations of options: ``--api-key KEY`` would mean ``--api-key-file KEY``, and
-    the error would print the key.
-    """
+    """A parser that reports a wrong command line in one line. It takes no abbreviations of options:
+    ``--api-key KEY`` would mean ``--api-key-file KEY``, and the error would print the key."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)

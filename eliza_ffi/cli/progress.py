@@ -41,7 +41,6 @@ class _ProgressLine:
         self._n_drawn = 0
 
     def begin(self) -> None:
-        """Say that the model measures the questions, if standard error is a terminal."""
         if self._stream.isatty():
             self.draw(PREPARING)
 
@@ -63,10 +62,7 @@ class _ProgressLine:
 
 
 class ProgressBar(_ProgressLine):
-    """Draws the progress of a stage that takes more than 0.4 seconds; erased at the stage's end.
-
-    Draws nothing if standard error is not a terminal.
-    """
+    """Draws the progress of a stage of more than 0.4 seconds, if standard error is a terminal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,14 +85,9 @@ class ProgressBar(_ProgressLine):
 
 
 class RowProgress(_ProgressLine):
-    """Draws the progress through a table: rows, rows per second, and the time left.
+    """Draws rows, rows per second and the time left, if standard error is a terminal.
 
-    Draws nothing if standard error is not a terminal.
-
-    Parameters
-    ----------
-    limit
-        The last row to decide; None = the table's last row.
+    `limit` is the last row to decide; None = the table's last row.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -105,7 +96,6 @@ class RowProgress(_ProgressLine):
         self._begin = self._drawn = time.monotonic()
 
     def __call__(self, step: TableStep) -> None:
-        """Report that a row is done."""
         now = time.monotonic()
         if now - self._drawn < REDRAW_SECONDS or not self._stream.isatty():
             return
@@ -126,7 +116,6 @@ class RowProgress(_ProgressLine):
 
 @contextmanager
 def preparing() -> Iterator[None]:
-    """Show that questions are prepared, until the end of the context."""
     line = _ProgressLine()
     line.begin()
     try:

@@ -73,7 +73,6 @@ def run_rank(arguments: argparse.Namespace) -> int:
 
 
 def _ranking_text(ranking: RankResult[str], width: int) -> str:
-    """Format a ranking as text, at most `width` columns wide."""
     parts = []
     if len(ranking):
         parts.append(bar_lines(list(ranking), width))

@@ -211,7 +211,6 @@ def _is_installed(module: str) -> bool:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT."""
     _check_modules(NEEDED, "serve")
     from ..serve import endpoint, server  # not at the top: their dependencies are optional
 
@@ -235,7 +234,6 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 
 def run_mcp(arguments: argparse.Namespace) -> int:
-    """Serve the tools until standard input ends, or until SIGTERM or SIGINT."""
     _check_modules(("mcp", *NEEDED), "mcp")
     from ..serve import mcp, server  # not at the top, because their dependencies are optional
 
@@ -346,7 +344,6 @@ def _sets(
 
 
 def _files_in(paths: Sequence[str]) -> tuple[list[str | Path], list[Path]]:
-    """Return the files of questions, and the calibrations in folders."""
     files: list[str | Path] = [path for path in paths if not Path(path).is_dir()]
     calibrations: list[Path] = []
     for folder in (Path(path) for path in paths if Path(path).is_dir()):
@@ -360,7 +357,6 @@ def _files_in(paths: Sequence[str]) -> tuple[list[str | Path], list[Path]]:
 
 
 def _by_name(paths: Sequence[str | Path], read: Callable[[Path], T]) -> dict[str, T]:
-    """Read files, and map the names of their sets to their contents."""
     found: dict[str, T] = {}
     for path in map(Path, paths):
         name = path.name.partition(".")[0]

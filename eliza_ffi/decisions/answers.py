@@ -565,7 +565,6 @@ def _extras(answer: Answer) -> dict[str, Any]:
 
 
 def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:
-    """Yield the name of each single answer with the answer."""
     for i, answer in enumerate(decision.answers):
         name = name_of(answer.name, i)
         if isinstance(answer, MultiLabelAnswer):

@@ -42,10 +42,10 @@ class Examples:
 
 
 def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQuestion], ...]:
-    """Split questions into questions with one answer each, and give each of these a name.
+    """Split questions into questions with one answer each, and name each one.
 
-    Each label of :class:`~eliza_ffi.decisions.MultiLabel` becomes a predicate with a name such as
-    ``"topics: sport"``.
+    A label of :class:`~eliza_ffi.decisions.MultiLabel` becomes a predicate, such as ``"topics:
+    sport"``.
     """
     named: list[tuple[str, AskedQuestion]] = []
     for i, question in enumerate(questions):
@@ -59,7 +59,6 @@ def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQues
 
 
 def option_names(question: AskedQuestion) -> tuple[str, ...]:
-    """Return the names of a question's options for a table."""
     return tuple(map(text_of, question.values))
 
 

@@ -23,13 +23,9 @@ FACTS = ("n_params", "n_vocab", "n_layer", "n_embd", "chat_template", "add_bos")
 def fingerprint_of(model: Any) -> str:
     """Return the fingerprint of an open model, which does not depend on the path of its file.
 
-    It consists of the size of the file and a hash of the following: the model's dimensions and
-    chat template, samples of the file, samples of each adapter's file with its scale, and the
-    decision template and temperatures of a decision model, and the prefixes that were given for an
-    embedding model. Each file is sampled at 256 positions,
-    as the library does for saved prompts. Two models that differ only between the samples have the
-    same fingerprint. The fingerprint of an encoder that was opened with the model follows after a
-    plus sign.
+    It has the size of the file and a hash of the model's dimensions and templates, of samples of
+    its file and of each adapter's, and of given prefixes. Models that differ only between the
+    samples have the same fingerprint. That of an encoder follows after a plus sign.
     """
     facts = model.describe()
     own = _fingerprint(facts["model"])

@@ -1,29 +1,8 @@
 """The text around an input: chat or plain, with the question before or after the input.
 
-A prompt has one of two formats and one of two orders. ``chat`` is the model's chat template:
-
-    question-first                       input-first
-    user: {question and options}         user: {input}
-
-          {input}                              {question and options}
-    assistant:                           assistant:
-
-``plain`` is text to be continued. If the question comes first, each option's description is shown
-as an example of an input to which the option is the answer. Models that were not trained to follow
-instructions continue such a pattern, and small models that were often do so better than they follow
-the instructions (docs/explanation/accuracy.md has measurements):
-
-    question-first                       input-first
-    {instructions}                       Text: {input}
-
-    Text: {description}                  {question and options}
-    Answer: {option}                     Answer:
-
-    Text: {input}
-    Answer:
-
-Examples, inputs with known answers, come before the input in the same form. In a chat, each is a
-turn of the user and a turn of the assistant.
+In plain text with the question first, the description of each option is an example of an input to
+which the option is the answer; docs/explanation/accuracy.md has measurements. Examples come before
+the input in the same form, in a chat as turns of the user and the assistant.
 """
 
 from __future__ import annotations
@@ -76,7 +55,6 @@ class Frame:
 def frame(
     asked: RenderedQuestion, form: PromptFormat, order: PromptOrder, shots: tuple[Shot, ...] = ()
 ) -> Frame:
-    """Return the text around an input for a question with its options and examples."""
     answered = [(shot.text.strip(), asked.label_of(shot.option)) for shot in shots]
     if form == "chat":
         return _chat(asked, order, answered)
@@ -98,7 +76,6 @@ def _chat(asked: RenderedQuestion, order: PromptOrder, answered: list[tuple[str,
 
 
 def _plain(asked: RenderedQuestion, order: PromptOrder) -> tuple[str, str]:
-    """Return the plain text before all inputs, and after each of them."""
     if order == "input-first":
         return "", f"\n\n{asked.text}{ANSWER}"
     question = asked.question

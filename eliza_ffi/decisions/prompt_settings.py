@@ -1,28 +1,13 @@
-"""The settings of the prompts, and how ``auto`` chooses a format and an order.
+"""The settings of the prompts, and the rules of ``auto``.
 
-**Format.** A custom prompt has none. Otherwise the first of these rules decides:
+Format: a model file may name it (``eliza.prompt_format``). Otherwise a model gets chat turns if it
+has a chat template and puts at least :data:`MIN_CHAT_MASS` of its probability on the options of a
+few simple questions there, on average. All other models get plain text.
 
-1. A model file may name the format that the model was trained for, in the metadata
-   ``eliza.prompt_format``.
-2. A model without a chat template gets plain text.
-3. The model is asked one to four simple questions in its chat format. If at least
-   :data:`MIN_CHAT_MASS` of its next-token probability falls on the options, on average, it knows
-   how to answer there, and gets chat turns. Otherwise it gets plain text. This is measured once for
-   each model, and does not depend on the inputs or the questions.
-
-**Order.** A custom prompt has none. Otherwise the first of these rules decides. P is the number of
-prompts for an input: one for each question and each order of its options.
-
-1. A model file may name its order, too, in the metadata ``eliza.prompt_order``.
-2. A single prompt has the question first.
-3. If the beginnings of so many prompts would take more than half of the KV cache, in tokens or in
-   the number of texts that it keeps, the input comes first.
-4. Plain text has the questions first, because its answers are much better so.
-5. For a single input, the input comes first.
-6. For many inputs, the order that reads fewer tokens is used. Let an input have n tokens, and the
-   prompts q_1 ... q_P tokens without it. The text before the input stays in the KV cache, so each
-   input costs P * n tokens if the questions come first, and n + q_1 + ... + q_P if the input comes
-   first.
+Order: a model file may name it (``eliza.prompt_order``). Otherwise a single prompt has the question
+first. The input comes first if the beginnings of all prompts would take more than half of the KV
+cache. Plain text has the questions first, because its answers are much better so. In a chat, the
+input comes first for a single input; for several, the order that reads fewer tokens is used.
 """
 
 from __future__ import annotations

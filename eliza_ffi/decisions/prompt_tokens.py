@@ -1,9 +1,5 @@
-"""The tokens of decisions' prompts.
-
-A chat prompt is the model's chat template around the text of :mod:`eliza_ffi.decisions.layout`. It
-ends where the assistant's turn begins, without reasoning. All other text is tokenized as plain
-text, so that no input can end a turn.
-"""
+"""The tokens of decisions' prompts: the text of :mod:`.layout` in the model's chat template, which
+ends where the assistant's turn begins, or as plain text. No input can end a turn."""
 
 from __future__ import annotations
 
@@ -79,7 +75,6 @@ class QuestionPrompt:
                 self._prepare(session, self._around[-1])
 
     def _prepare(self, session: Session, end: str) -> None:
-        """Tokenize what does not depend on the input."""
         whole = Prompt().text("x" + self._frame.after).template(end)
         shorter: Any
         shorter, self._lead = split_trailing_spaces(whole)
@@ -117,7 +112,6 @@ class QuestionPrompt:
         return self._read and (self._frame.turns, self._frame.before)
 
     def _turns(self) -> Prompt:
-        """Return the prompt before the last message."""
         assert self._around is not None
         prompt = Prompt().template(self._around[0])
         for (_, content), template in zip(self._frame.turns, self._around[1:-1], strict=True):
@@ -125,7 +119,6 @@ class QuestionPrompt:
         return prompt
 
     def tokens(self, session: Session, given: str) -> QuestionTokens:
-        """Return the tokens of the prompt for the text of an input."""
         text = given.strip()
         if self._read is not None and text:
             return self.with_labels(session, self._read(text))

@@ -1,29 +1,10 @@
-"""The text of a question as a model sees it.
-
-One user turn contains the input, followed by the question:
-
-    {input}
+"""The text of a question as a model sees it, without the input:
 
     {instructions}
     Answer with one of:
     - {option}: {description}
-    - {option}
 
-The input comes first, so that the prompts of all questions about it begin with the same tokens and
-the model reads it once. The model's answer begins with the label of an option. The labels are the
-texts of the options, or letters:
-
-    Answer with the letter of one of:
-    A. {option}: {description}
-    B. {option}
-
-If there is a prior, words of the descriptions are answers, too
-(:attr:`RenderedQuestion.answers`), and one of them takes the place of a label that is a code
-(:attr:`ShownOption.in_words`).
-
-The options of a predicate are ``yes`` and ``no``. If the levels of a score are listed in ascending
-or descending order, the line above them says so: ``Answer with one of these levels, lowest
-first:``.
+If the model answers with letters, the lines are ``A. {option}: {description}``.
 """
 
 from __future__ import annotations

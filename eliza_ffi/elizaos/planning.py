@@ -1,11 +1,7 @@
-"""Skeletons for the answer of a planner: an action, and the parameters of this action.
+"""Skeletons for ``{"action":"NAME","parameters":{...}}``, the answer of a planner.
 
-The answer is ``{"action":"NAME","parameters":{...}}``. Its parameters depend on the chosen action,
-which a fixed list of spans cannot express. These skeletons therefore produce their spans one by one
-while the answer is written.
-
-Parameters are written in the order in which the action lists them. Required parameters are always
-written. For optional ones the model decides: it chooses the next key, or the end of the object.
+The parameters depend on the chosen action, so these skeletons produce their spans one by one while
+the answer is written. For optional parameters the model chooses the next key, or the object's end.
 """
 
 from __future__ import annotations
@@ -133,12 +129,9 @@ class ParametersSkeleton(_JsonAnswer):
 def options_after(
     parameters: Sequence[Parameter], begin: int, closing: str
 ) -> dict[str, int | None]:
-    """Return the strings that may come after parameter `begin` - 1.
-
-    Each string is mapped to the index of the parameter that it introduces. The string that ends the
-    object is mapped to None. Optional parameters may be skipped, so the strings introduce all
-    parameters up to the next required one.
-    """
+    """Return the strings that may come after parameter `begin` - 1, each with the index of the
+    parameter that it introduces, or None if it ends the object. Only optional parameters are
+    skipped."""
     quote = parameters[begin - 1].closing if begin else ""
     comma = "," if begin else ""
     options: dict[str, int | None] = {}

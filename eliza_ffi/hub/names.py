@@ -91,16 +91,10 @@ def hub_path(repo_id: str, filename: str | None) -> str:
 
 
 def select(name: HubName, files: Iterable[str]) -> list[str]:
-    """Return the files that a name selects. An unambiguous name selects one file.
+    """Return the files that a name selects; a split model is represented by its first part.
 
-    A name with neither a file nor a quantization selects the models in Q4_K_M. If there are none,
-    it selects the models in Q8_0, and otherwise all models. A split model is represented by its
-    first part.
-
-    Parameters
-    ----------
-    files
-        The paths of all files of the repository.
+    A name with neither a file nor a quantization selects the models in Q4_K_M, or else those in
+    Q8_0, or else all models. `files` are the paths of all files of the repository.
     """
     files = sorted(files)
     models = models_in(files)
@@ -116,13 +110,7 @@ def select(name: HubName, files: Iterable[str]) -> list[str]:
 
 
 def pick_file(name: HubName, files: Iterable[str]) -> str:
-    """Return the only file that a name selects; for the parameters, see :func:`select`.
-
-    Raises
-    ------
-    ModelError
-        If the name selects no file, or several. The message lists the models.
-    """
+    """Return the only file that a name selects; raise ModelError if it selects none or several."""
     files = sorted(files)
     found = select(name, files)
     if len(found) == 1:
@@ -180,6 +168,5 @@ def stem_of(file: str) -> str:
 
 
 def listed(files: Sequence[str]) -> str:
-    """Return file names for an error message."""
     more = len(files) - MAX_LISTED
     return ", ".join(files[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

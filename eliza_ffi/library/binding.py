@@ -859,7 +859,6 @@ class CffiBinding:
         max_passes: int | None,
         rule: int = RANK_LEGAL,
     ) -> Ranking:
-        """Call a function that ranks `n` labels."""
         options = self._ffi.new("eliza_rank_options_t *")
         options.size = self._ffi.sizeof("eliza_rank_options_t")
         options.k = check_whole("k", k, 1, 2**32 - 1)
@@ -1067,7 +1066,6 @@ class CffiBinding:
     # ---- checks ------------------------------------------------------------------------------
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Reserve the stream for one call."""
         if type(stream) is CffiStream:
             return ANY_TURN
         self._check_stream(stream)
@@ -1161,11 +1159,8 @@ class CffiBinding:
         return error_from_status(status, said, doing)
 
     def _kind_of_failure(self, otherwise: type[ElizaError]) -> type[ElizaError]:
-        """Return the error class for a call that has just returned NULL.
-
-        A library without ``eliza_inference_last_status`` does not report why; the result is then
-        `otherwise`.
-        """
+        """Return the error class for a call that has just returned NULL; `otherwise` if it is not
+        known."""
         if not self.library.has(PREFIX + "last_status"):
             return otherwise
         return kind_of_status(self._lib.eliza_inference_last_status())

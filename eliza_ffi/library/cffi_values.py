@@ -141,11 +141,9 @@ class CffiStream:
 
 
 class CallbackState:
-    """The Python side of a C callback: the function to call, and the exception that it raised.
-
-    C passes this object to the callback as the user pointer. A callback runs on the thread that
-    called the library, so an exception is stored per thread and raised in that thread's call.
-    """
+    """The Python side of a C callback, which is its user pointer: the function to call, and the
+    exception that it raised, by thread, because it is raised again in the call that the thread has
+    made."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

@@ -46,7 +46,6 @@ class Dialect:
         return config_struct(config)
 
     def new_stream(self, ctx: Any) -> CffiStream:
-        """Return a stream that has no handle yet."""
         return CffiStream(ctx)
 
 
@@ -104,7 +103,6 @@ class ElizaosDialect(Dialect):
 
 
 def dialect_of(library: Library) -> Dialect:
-    """Return the dialect of a library."""
     return ElizaosDialect(library) if library.is_elizaos else Dialect(library)
 
 

@@ -1,9 +1,4 @@
-"""Find, load and probe libelizainference.
-
-The functions' declarations are read from the C header, so they are not repeated in Python. Each
-declared function is looked up by name when the library is loaded. elizaOS's library lacks some of
-the functions, and a call of a missing function raises an error instead of crashing.
-"""
+"""Find, load and probe libelizainference. Its functions are those that the C header declares."""
 
 from __future__ import annotations
 
@@ -51,43 +46,14 @@ LIBRARY_VARIABLE = "ELIZA_FFI_LIBRARY"
 TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
 C_TYPES = (
-    "char **",
-    "char *[]",
-    "char[]",
-    "double *",
-    "double[]",
-    "eliza_choice_t *",
-    "eliza_ending_t *",
-    "eliza_ending_t[]",
-    "eliza_finish_reason",
-    "eliza_llm_stream_config_t",
-    "eliza_llm_stream_config_t *",
-    "eliza_llm_stream_stats_t",
-    "eliza_llm_stream_stats_t *",
-    "eliza_log_callback",
-    "eliza_progress_callback",
-    "eliza_rank_options_t",
-    "eliza_rank_options_t *",
-    "eliza_ranked_t[]",
-    "eliza_ranking_t *",
-    "eliza_strategy",
-    "eliza_token_callback",
-    "eliza_token_logprob_t[]",
-    "eliza_verifier_callback",
-    "float *",
-    "float[]",
-    "int *",
-    "int **",
-    "int32_t *",
-    "int32_t[]",
-    "int64_t *",
-    "int64_t[]",
-    "int[]",
-    "size_t *",
-    "uint32_t[]",
-    "uint64_t *",
-    "uint64_t[]",
-    "uint8_t[]",
+    *("char **", "char *[]", "char[]", "double *", "double[]", "eliza_choice_t *"),
+    *("eliza_ending_t *", "eliza_ending_t[]", "eliza_finish_reason", "eliza_llm_stream_config_t"),
+    *("eliza_llm_stream_config_t *", "eliza_llm_stream_stats_t", "eliza_llm_stream_stats_t *"),
+    *("eliza_log_callback", "eliza_progress_callback", "eliza_rank_options_t"),
+    *("eliza_rank_options_t *", "eliza_ranked_t[]", "eliza_ranking_t *", "eliza_strategy"),
+    *("eliza_token_callback", "eliza_token_logprob_t[]", "eliza_verifier_callback", "float *"),
+    *("float[]", "int *", "int **", "int32_t *", "int32_t[]", "int64_t *", "int64_t[]", "int[]"),
+    *("size_t *", "uint32_t[]", "uint64_t *", "uint64_t[]", "uint8_t[]"),
 )
 """Every C type whose name this folder passes to cffi."""
 
@@ -131,7 +97,6 @@ def header_ffi() -> tuple[Any, tuple[str, ...]]:
 
 
 def library_file_name() -> str:
-    """Return the file name of the library on this platform."""
     if sys.platform == "win32":
         return "elizainference.dll"
     return "libelizainference.dylib" if sys.platform == "darwin" else "libelizainference.so"
@@ -218,11 +183,8 @@ def _candidates() -> Iterable[Path]:
 
 @functools.cache
 def _loaded(path: Path, _identity: tuple[int, int]) -> Any:
-    """Return cffi's object for a library file.
-
-    Cached until the file changes, because cffi keeps data about each function of a loaded library
-    until the process ends.
-    """
+    """Return cffi's object for a library file, cached until the file changes, because cffi keeps
+    data about each function of a loaded library until the process ends."""
     ffi, _ = header_ffi()
     try:
         # RTLD_LOCAL, so that another llama.cpp in this process keeps its own symbols.

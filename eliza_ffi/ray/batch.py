@@ -13,7 +13,6 @@ from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
 
 
 def arrow_table(batch: Any) -> Any:
-    """Convert a batch in any of Ray Data's formats to a ``pyarrow.Table``."""
     if isinstance(batch, load_pyarrow().Table):
         return batch
     from ray.data.block import BlockAccessor
@@ -22,7 +21,6 @@ def arrow_table(batch: Any) -> Any:
 
 
 def rows_of(table: Any, columns: Iterable[str]) -> list[TableRow]:
-    """Return the rows of a table with some of its columns."""
     names = list(dict.fromkeys(columns))
     check_columns(table.column_names, names)
     fields = table.select(names).to_pylist()
@@ -39,7 +37,6 @@ def check_columns(names: Sequence[str], wanted: Iterable[str]) -> None:
 
 
 def with_cells(table: Any, rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> Any:
-    """Append the columns of `types` to a table, with the cells of `rows`."""
     pa = load_pyarrow()
     added = {
         name: arrow_array(pa, arrow_type(pa, kind), [cells[name] for cells in rows])

@@ -96,7 +96,6 @@ class ChooserActor:
             self._model.choose("a test", self._labels, **self._settings)
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch with the added columns, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
         named = (self._messages_column, self._labels_column, *fields_of(self._prompt or ""))
         rows = rows_of(table, [each for each in named if each is not None])
@@ -104,7 +103,6 @@ class ChooserActor:
         return with_cells(table, list(map(self._cells, decided)), self._types)
 
     def _task(self, row: TableRow) -> Task[Any]:
-        """Return the task whose result is the chosen label, and the texts of all labels."""
         prompt: Any
         if self._messages_column is not None:
             prompt = _messages(row.fields[self._messages_column], self._messages_column)
@@ -140,7 +138,6 @@ class ChooserActor:
 
 
 def fields_of(prompt: str) -> list[str]:
-    """Return the columns that a prompt refers to."""
     check_text("prompt", prompt)
     try:
         parsed = list(string.Formatter().parse(prompt))

@@ -120,7 +120,6 @@ class DeciderActor:
             self._rows = RowDecider(self._model, column, asked, self._settings, sample)
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch with the added columns, as a ``pyarrow.Table``."""
         table = arrow_table(batch)
         if self._questions_column is not None:
             return self._with_own_answers(table, self._questions_column)
@@ -160,7 +159,6 @@ def _without_none(value: Any) -> Any:
 
 
 def _listed(decision: Decision | None) -> list[dict[str, Any]] | None:
-    """Return the answers as a list of structs, in the order of the questions."""
     if decision is None:
         return None
     found = []

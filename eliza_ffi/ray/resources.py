@@ -30,10 +30,8 @@ def node_name() -> str:
 
 
 def actor_resources() -> dict[str, int]:
-    """Return `n_threads` and `n_gpu_layers` of a Model for the resources of the running Ray actor.
-
-    An actor with less than one CPU uses one thread. The result is empty outside an actor.
-    """
+    """Return `n_threads` and `n_gpu_layers` for the resources of the running Ray actor; empty
+    outside one."""
     ray = load_ray()
     if not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
         return {}
@@ -47,11 +45,8 @@ def actor_resources() -> dict[str, int]:
 def open_worker_model(
     path: str | os.PathLike[str] | None, options: Mapping[str, Any] | None = None
 ) -> Model:
-    """Open a model with the threads and the GPU that Ray has assigned to the actor.
-
-    `options` are more arguments of :class:`~eliza_ffi.Model`; they override the assigned resources.
-    If the model cannot be opened, the error names the node.
-    """
+    """Open a model with the threads and the GPU that Ray has assigned to the actor, unless
+    `options` override them. Errors name the node."""
     if options is not None:
         check_kind("model_options", options, Mapping, "a mapping")
     settings: dict[str, Any] = {**actor_resources(), **(options or {})}

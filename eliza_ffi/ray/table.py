@@ -1,10 +1,5 @@
-"""Decide the rows of a table on a Ray cluster.
-
-Ray schedules the workers, restarts a worker that dies, and runs its task again. This module groups
-the rows into batches and puts the answers into the order of the table. It uses actors of Ray Core
-instead of Ray Data. A Ray Data source must be in memory as a whole or be read by Ray's own
-processes, but the rows of a table come one by one from an iterator in this process.
-"""
+"""Decide the rows of a table with actors of Ray Core. A source of Ray Data must be in memory or be
+read by Ray's own processes, but the rows of a table come one by one from an iterator."""
 
 from __future__ import annotations
 
@@ -53,12 +48,9 @@ Waiting = Callable[[int, int], Any]
 
 
 class TableWorker:
-    """An actor that answers the same questions about batches of rows.
-
-    The constructor only stores its arguments, because Ray buries a constructor's error in a long
-    message. A method's error reaches the driver as the original exception. `version` is the
-    driver's version of this package, and `asked` are arguments of :class:`RowDecider`.
-    """
+    """An actor that answers the same questions about batches of rows. `asked` has arguments of
+    :class:`RowDecider`. The model is opened by a method, whose error reaches the driver
+    unchanged."""
 
     def __init__(
         self, version: str, model: str | None, options: Mapping[str, Any], asked: tuple[Any, ...]
@@ -95,19 +87,13 @@ class TableWorker:
 
 
 class TableWorkers(Decider):
-    """Workers on a Ray cluster that decide the rows of a table.
+    """Workers on a Ray cluster that decide the rows of a table, within a ``with`` block.
 
-    The workers exist within a ``with`` block, each with the model in memory. If a worker dies, Ray
-    restarts it and repeats its batch. A batch returns all of its answers or none, so that no row is
-    lost or repeated. The job starts when the first worker has opened the model; `waiting` is called
-    once if some workers have not opened it after ten seconds.
-
-    `address` is that of a cluster, for ``ray.init``, or ``"local"``; if this process is already
-    connected to a cluster, that cluster is used. `settings` are keyword arguments of
-    :meth:`~eliza_ffi.Model.decide`, `sample` is that of :class:`RowDecider`, and `model_options`
-    are arguments of :class:`~eliza_ffi.Model`. Each worker reserves ``n_threads`` CPUs of Ray
-    (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``n_gpu_layers`` is not
-    0.
+    If a worker dies, Ray restarts it and repeats its batch, which returns all of its answers or
+    none. The job starts when the first worker has opened the model; `waiting` is called once if
+    some have not opened it after ten seconds. `address` is for ``ray.init``, or ``"local"``; an
+    existing connection is used. Each worker reserves ``n_threads`` CPUs (default 1), and a GPU or a
+    fraction of one if the cluster has GPUs and ``n_gpu_layers`` is not 0.
     """
 
     def __init__(

@@ -81,7 +81,6 @@ class GuidanceSource:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the text must end here."""
         ended = bool(self._matcher.is_stopped())
         if ended and self._matcher.is_error():
             raise self._failure()
@@ -89,7 +88,6 @@ class GuidanceSource:
 
     @property
     def may_end(self) -> bool:
-        """Whether the text may end here."""
         return bool(self._matcher.is_accepting())
 
     def forced(self) -> list[int]:
@@ -105,7 +103,6 @@ class GuidanceSource:
         return tokens
 
     def allows(self, text: str) -> bool:
-        """Return whether this text may come next."""
         tokens = self._tokenizer.greedy_tokenize(text)
         if self._matcher.validate_tokens(tokens) != len(tokens):
             return False
@@ -155,7 +152,6 @@ class GuidanceSource:
         return names.repeats(text + bytes(matcher.compute_ff_bytes()))
 
     def accept(self, token: int) -> None:
-        """Append a token to the text."""
         if not self._matcher.consume_token(token):
             if self._matcher.is_error():
                 raise self._failure()
@@ -164,7 +160,6 @@ class GuidanceSource:
             self._unscanned += self._vocabulary.texts[token]
 
     def accept_all(self, tokens: Sequence[int]) -> None:
-        """Append several tokens to the text."""
         if not self._matcher.consume_tokens(list(tokens)):
             for token in tokens:  # which raises at the wrong one
                 self.accept(token)
@@ -225,7 +220,6 @@ class GuidanceMasks:
         self.relaxed = relaxed
 
     def start(self) -> GuidanceSource:
-        """Return the mask source of a new text."""
         limits = None if self._limits is None else self._limits()
         return GuidanceSource(self._matcher.deep_copy(), self._tokenizer, self.vocabulary, limits)
 

@@ -101,11 +101,9 @@ class JsonLimit:
 
     @property
     def in_string(self) -> bool:
-        """Whether the text ends inside a JSON string."""
         return self._scanner.in_string
 
     def push(self, text: bytes) -> None:
-        """Append text."""
         if self._is_whole:
             self._push(text)
             return

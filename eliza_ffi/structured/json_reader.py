@@ -18,24 +18,9 @@ _NUMBER_BEGINNINGS = "-0123456789"
 class JsonReader:
     """Reads a JSON text piece by piece, in time proportional to its length.
 
-    A string is complete at its closing quote. A number is complete when a character follows that
-    cannot be part of it. Open objects and arrays contain their complete parts.
-
-    Attributes
-    ----------
-    value : Any
-        The complete parts of the text's value; None until it is complete, or an object or array
-        has begun.
-
-    Examples
-    --------
-    >>> reader = JsonReader()
-    >>> list(reader.push('{"a":[1,2'))
-    [(('a', 0), 1)]
-    >>> reader.value
-    {'a': [1]}
-    >>> list(reader.push('3],"b"'))
-    [(('a', 1), 23), (('a',), [1, 23])]
+    `value` has the complete parts of the text's value; None until it is complete, or an object or
+    array has begun. A string is complete at its closing quote, a number when another character
+    follows.
     """
 
     def __init__(self) -> None:
@@ -112,7 +97,6 @@ class JsonReader:
 
 
 def copied(data: Any) -> Any:
-    """Return a deep copy of JSON data."""
     if isinstance(data, dict):
         return {key: copied(each) for key, each in data.items()}
     return [copied(each) for each in data] if isinstance(data, list) else data

@@ -58,7 +58,6 @@ class NameTokens:
 
     @lazy_property
     def quoting(self) -> list[int]:
-        """All tokens with a quote."""
         return [token for token, _ in self._matching(re.compile(rb'"'))]
 
     @lazy_property
@@ -124,7 +123,6 @@ class NameLimit:
         self._expects_name = is_object and char in "{,"
 
     def copy(self) -> NameLimit:
-        """Return a copy, which may read other text."""
         made = NameLimit(self.tokens)
         vars(made).update(vars(self))
         made.scanner = replace(self.scanner)

@@ -97,7 +97,6 @@ class SchemaPlan:
         self.root = schema
 
     def start(self) -> PlanReader:
-        """Return the reader of a new answer."""
         return PlanReader(self)
 
     def form(self, part: Any) -> _Form:
@@ -121,7 +120,6 @@ class SchemaPlan:
         return True
 
     def text(self, value: Any) -> str:
-        """Return a value as JSON, with the separators of this plan."""
         json_text(value)  # checks the value
         return json.dumps(value, ensure_ascii=False, separators=(self.comma, self.colon))
 

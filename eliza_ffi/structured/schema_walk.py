@@ -174,7 +174,6 @@ class SchemaDocument:
             yield from self.alternatives(branch, depth + 1, seen)
 
     def types(self, schema: Any) -> set[str]:
-        """Return the JSON types that a schema allows."""
         allowed: set[str] = set()
         for each in self.alternatives(schema):
             if (values := listed_values(each)) is not None:
@@ -253,7 +252,6 @@ class ObjectForm:
     required: frozenset[str]
 
     def and_(self, other: ObjectForm) -> ObjectForm:
-        """Return the form of an object that has both forms."""
         names = dict.fromkeys((*self.names, *other.names))
         return ObjectForm(tuple(names), self.required | other.required)
 
@@ -319,7 +317,6 @@ def json_type(value: Any) -> str:
 
 
 def types_of(part: Mapping[str, Any]) -> list[str]:
-    """Return the values of a schema's ``type``; empty if it has none."""
     types = part.get("type", [])
     return [types] if isinstance(types, str) else list(types)
 

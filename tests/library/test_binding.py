@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from checkout import ROOT
 
@@ -216,52 +215,6 @@ def test_a_leaf_name_above_the_maximum_buffer_size_raises(
 
 
 # ---- Embeddings of several texts, means of hidden states, rerankers ----------------------------
-
-TEXTS = ["a cat", "", "Grüße, 日本", "a cat sat on the mat " * 20]
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
-def test_several_texts_have_the_embeddings_of_single_texts(
-    binding: CffiBinding, ctx: Any, pooling: str
-) -> None:
-    rows = binding.embed_texts(ctx, TEXTS, pooling)
-    assert (rows.shape, rows.dtype) == ((4, 64), np.float32)
-    for text, row in zip(TEXTS, rows, strict=True):
-        assert row @ binding.embed(ctx, text, pooling) > 0.9999
-    assert binding.embed_texts(ctx, [], pooling).shape == (0, 64)
-
-
-def test_more_texts_than_the_first_buffer_holds_are_embedded(
-    binding: CffiBinding, ctx: Any
-) -> None:
-    texts = [f"text {i}" for i in range(80)]  # of 64 values; the buffer has room for 4096
-    rows = binding.embed_texts(ctx, texts)
-    assert rows.shape == (80, 64)
-    assert rows[79] @ binding.embed(ctx, texts[79]) > 0.9999
-
-
-def test_a_text_longer_than_the_model_allows_is_read_in_windows(
-    binding: CffiBinding, ctx: Any
-) -> None:
-    n_most = binding.describe(ctx)["model"]["n_ctx_train"]
-    texts = ["short", "many words " * n_most]
-    with pytest.raises(
-        InvalidArgumentError, match=rf"texts\[1\]: expected at most {n_most} tokens"
-    ):
-        binding.embed_texts(ctx, texts)
-    rows = binding.embed_texts(ctx, texts, in_windows=True)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
-    assert rows[1] @ binding.embed(ctx, "many words " * (n_most // 3)) > 0.9
-
-
-def test_pooled_states_are_means_of_hidden_states(binding: CffiBinding, stream: Any) -> None:
-    tokens, layers = [7, 11, 13, 17, 19], [1, 2]
-    single = [(at, at + 1) for at in range(5)]
-    rows = binding.pooled_states(stream, tokens, layers, single, n_embd=64)
-    ranges = [(0, 5), (3, 4), (1, 3)]
-    found = binding.pooled_states(stream, tokens, layers, ranges, n_embd=64, n_kept=1)
-    expected = [[layer[begin:end].mean(axis=0) for begin, end in ranges] for layer in rows]
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("wrong_range", [(0, 3), (-1, 1), (0,), (0, 1, 2), "01", (1, 1)])

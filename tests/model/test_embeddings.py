@@ -23,31 +23,6 @@ END = "<|im_end|>"
 # ---- Embeddings --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_an_embedding_has_length_1_and_ignores_earlier_requests(
-    tiny_model: Model, pooling: str
-) -> None:
-    first = tiny_model.embed("A cat sat on the mat.", pooling)
-    assert (first.shape, first.dtype) == ((128,), np.float32)
-    assert np.linalg.norm(first) == pytest.approx(1.0, abs=1e-5)
-    tiny_model.embed("Quarterly revenue, in Grüße and 日本.", pooling)
-    tiny_model.generate("Something else.", 3)
-    np.testing.assert_array_equal(tiny_model.embed("A cat sat on the mat.", pooling), first)
-
-
-def test_pooling_selects_the_tokens(tiny_model: Model) -> None:
-    assert tiny_model.describe()["model"]["add_bos"]
-    # An empty string has only the BOS token.
-    alone = {pooling: tiny_model.embed("", pooling) for pooling in POOLINGS}
-    np.testing.assert_allclose(alone["mean"], alone["cls"], atol=1e-6)
-    np.testing.assert_allclose(alone["last"], alone["cls"], atol=1e-6)
-    one, other = "A cat sat on the mat.", "Quarterly revenue"
-    for text in (one, other):
-        np.testing.assert_allclose(tiny_model.embed(text, "cls"), alone["cls"], atol=1e-3)
-    for pooling in ("mean", "last"):
-        assert tiny_model.embed(one, pooling) @ tiny_model.embed(other, pooling) < 0.99
-
-
 def test_control_tokens_in_embedded_text_are_plain_text(tiny_model: Model) -> None:
     n_spelled = len(tiny_model.tokenize(END))
     assert n_spelled > 1 == len(tiny_model.tokenize(END, parse_special=True))
@@ -156,14 +131,6 @@ def test_end_of_turn_equals_the_softmax_of_the_logits(
         assert score.top_probability == pytest.approx(shares.max(), rel=0.02)
     assert tiny_model.end_of_turn(tokens, end) == score
     assert tiny_model.end_of_turn(tokens, score.top).probability == score.top_probability
-
-
-def test_a_finished_sentence_is_more_likely_to_end_a_turn(tiny_model: Model) -> None:
-    ended, open_ = (
-        tiny_model.end_of_turn(f"<|im_start|>user\n{said}", END).probability
-        for said in ("Stop talking to me.", "Stop talking to")
-    )
-    assert ended > 2 * open_
 
 
 def test_invalid_end_of_turn_requests_are_rejected(tiny_model: Model) -> None:

@@ -283,15 +283,6 @@ class Side(enum.Enum):
     RIGHT = "right"
 
 
-def test_a_choice_reports_statistics_and_confidence(model: Model) -> None:
-    model.choose("a long enough prompt: ", ["a", "b"])
-    choice = model.choose("a long enough prompt: ", Side, probabilities=True)
-    assert choice.value in Side and choice.text in ("left", "right")
-    assert choice.stats is not None and choice.stats.prompt_tokens_reused > 0
-    assert 0.0 <= choice.confidence <= 1.0
-    assert model.choose("x", bool).value in (True, False)
-
-
 def test_choose_many_takes_one_label_set_per_prompt(model: Model) -> None:
     prompts = [f"message {i}: " for i in range(20)]
     own = [["REPLY", "IGNORE"], Side, bool, Literal[1, 2]] * 5

@@ -6,7 +6,6 @@ embedded one.
 
 from __future__ import annotations
 
-import enum
 import gc
 import math
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ from eliza_ffi.errors import (
     NativeFaultError,
 )
 from eliza_ffi.library.loading import Library
-from eliza_ffi.model import ChoiceResult, Model
+from eliza_ffi.model import Model
 from eliza_ffi.session.requests import choice_request
 from eliza_ffi.session.results import RunResult, choice_of
 
@@ -124,13 +123,6 @@ def test_a_choice_is_exactly_a_label(model: Model, mode: str) -> None:
         assert choice.seconds > 0.0
 
 
-def test_a_single_label_is_certain_and_needs_no_forward_pass(model: Model) -> None:
-    choice = model.choose("x", ["SEND_MESSAGE"])
-    assert choice.value == "SEND_MESSAGE"
-    assert choice.probability == 1.0
-    assert choice.forward_passes == 0
-
-
 def test_every_label_can_be_chosen(model: Model) -> None:
     # A single label is forced, so the result must equal the label with every tokenizer.
     for text in [*ACTIONS, " leading space", "trailing ", "\n", "a" * 300, "<s>", "{}", "0"]:
@@ -146,29 +138,6 @@ def test_probabilities_of_all_labels_sum_to_one(model: Model, mode: str) -> None
     assert math.isclose(sum(choice.probabilities.values()), 1, abs_tol=1e-6)
     assert math.isclose(choice.probabilities[choice.value], choice.probability, rel_tol=1e-6)
     assert model.choose("Hello", ACTIONS).probabilities is None
-
-
-def test_best_mode_returns_the_most_probable_label(model: Model) -> None:
-    for prompt in ("Hello", "What now?", "日本", "two words and more"):
-        probabilities = model.choose(prompt, ACTIONS, probabilities=True).probabilities
-        assert probabilities is not None
-        best = model.choose(prompt, ACTIONS, mode="best")
-        assert best.value == max(probabilities, key=probabilities.__getitem__)
-        assert math.isclose(best.probability, max(probabilities.values()), rel_tol=1e-3)
-
-
-class Reply(enum.Enum):
-    RESPOND = "RESPOND"
-    IGNORE = "ignore it"
-    NUMBER = 3
-
-
-def test_choosing_from_an_enum_returns_its_member(model: Model) -> None:
-    spelled = {Reply.RESPOND: "RESPOND", Reply.IGNORE: "ignore it", Reply.NUMBER: "NUMBER"}
-    for _ in range(5):
-        choice: ChoiceResult[Reply] = model.choose("x", Reply, mode="sample", temperature=5.0)
-        assert choice.text == spelled[choice.value]
-        assert list(Reply)[choice.index] is choice.value
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -14,16 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from effort import share
-from exhaustive_ranking import Exhaustive, label_logprobs
+from exhaustive_ranking import Exhaustive
 from full_precision import write_in_full_precision
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from label_strategies import KINDS, label_sets, labels_of, product_names
 
-from bench.choosing.other_libraries import Logits
 from eliza_ffi import CacheOptions, RankResult
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.choices.label_set import as_label_set, string_choices
+from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.library.protocol import StreamConfig
@@ -34,7 +31,6 @@ FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
 TOLERANCE = 1e-4
 """With weights and cache in f32, the log-probabilities of two ways to decode differ by less."""
 
-TOLERANCE_F16 = 5e-3
 """The same if the cache is f16."""
 
 QUANTIZED = 0.05
@@ -128,11 +124,6 @@ def trained(pair_of: Callable[..., Pair]) -> Pair:
     return pair_of("trained")
 
 
-@pytest.fixture(scope="module")
-def indifferent(pair_of: Callable[..., Pair]) -> Model:
-    return pair_of("llama-spm", 0.0).model
-
-
 # ---- The best labels ---------------------------------------------------------------------------
 
 
@@ -149,53 +140,10 @@ def test_ranked_labels_are_the_most_probable_of_all(
 
 
 @pytest.mark.slow
-@settings(max_examples=6)
-@given(labels=label_sets(most=share(4000)), k=st.sampled_from([1, 5, 50]), limit=LIMITS)
-def test_the_best_of_many_labels_are_found(
-    pair: Pair, labels: list[str], k: int, limit: int | None
-) -> None:
-    pair.all_of(labels).check(pair.rank(labels, k, max_passes=limit), k, TOLERANCE)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["words", "codes", "pieces"])
 def test_the_best_of_a_very_large_label_set_are_found(trained: Pair, kind: str) -> None:
     labels = labels_of(kind, share(20_000), seed=1)
     trained.all_of(labels).check(trained.rank(labels, 5), 5, TOLERANCE)
-
-
-@pytest.mark.parametrize("name", ["trained", "llama-spm"])
-def test_probabilities_match_softmaxes_of_plain_logits(
-    name: str, library: Library, hooks_path: Path, path_of: Callable[..., Path]
-) -> None:
-    """The logits come from llama.cpp, and numpy computes the rest."""
-    plain = Logits(hooks_path)
-    with Model(path_of(name), library=library, n_threads=1) as model:
-        n_vocab = model.describe()["model"]["n_vocab"]
-        prompt = model.prompt_tokens(PROMPT)
-
-        @functools.cache
-        def logits_after(tokens: tuple[int, ...]) -> Any:
-            return plain.after(model.path, [*prompt, *tokens], n_vocab)
-
-        for kind in ("pieces", "words", "digits", "codes"):
-            labels = labels_of(kind, 25, seed=2)
-            payload = string_choices(labels).payload(model.tokenize, model.detokenize)
-            tokens = {leaf.name: leaf.tokens for leaf in payload.leaves()}
-            logprobs = label_logprobs([tokens[label] for label in labels], logits_after)
-            assert np.exp(logprobs).sum() == pytest.approx(1.0)
-            every = Exhaustive(labels, logprobs)
-            # Plain llama.cpp's cache is f16, and so is the default of rank.
-            every.check(model.rank(PROMPT, labels, 8), 8, TOLERANCE_F16)
-
-
-@given(labels=label_sets(most=60))
-@settings(max_examples=10)
-def test_as_many_places_as_labels_rank_all_labels(trained: Pair, labels: list[str]) -> None:
-    ranked = trained.rank(labels, len(labels) + 3)
-    trained.all_of(labels).check(ranked, len(labels), TOLERANCE)
-    assert ranked.rest == pytest.approx(0.0, abs=1e-9)
-    assert sum(ranked.probabilities) == pytest.approx(1.0)
 
 
 @given(labels=label_sets(most=60))
@@ -297,17 +245,6 @@ def test_a_confident_ranking_needs_at_most_one_pass_more_than_greedy(
     assert n_confident >= 3
 
 
-@settings(max_examples=10)
-@given(labels=label_sets(most=1500), k=st.integers(1, 10))
-def test_an_indifferent_model_needs_no_more_passes_than_scoring(
-    indifferent: Model, labels: list[str], k: int
-) -> None:
-    ranked = indifferent.rank(PROMPT, labels, k)
-    every = indifferent.choose(PROMPT, labels, mode="greedy", probabilities=True)
-    assert ranked.proven
-    assert ranked.forward_passes <= passes_of(every)
-
-
 def passes_of(choice: ChoiceResult[str]) -> int:
     """Return the forward passes of a choice whose prompt is in the cache."""
     assert choice.stats is not None
@@ -368,32 +305,6 @@ def test_a_ranking_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monke
     with pytest.raises(GenerationCancelledError, match="the request was cancelled"):
         next(run.steps())
     check_same([tiny_model.rank(PROMPT, labels)], [expected])
-
-
-def test_rankings_in_shared_passes_equal_rankings_alone(
-    library: Library, path_of: Callable[..., Path]
-) -> None:
-    path = path_of("llama-spm")
-    labels = labels_of("words", 400, seed=6)
-    prompts = [f"Request {i}: which product? " for i in range(8)]
-    options = {"n_ctx": 4096, "n_slots": 8, "n_threads": 1, "library": library}
-
-    def rank(model: Model, prompt: str) -> RankResult[str]:
-        return model.rank(prompt, labels, 5, cache=FULL_PRECISION)
-
-    with Model(path, options={"batching": "off"}, **options) as alone:
-        expected = [rank(alone, prompt) for prompt in prompts]
-    together = threading.Barrier(len(prompts), timeout=60)
-
-    def begin(prompt: str) -> RankResult[str]:
-        together.wait()
-        return rank(model, prompt)
-
-    with Model(path, **options) as model, ThreadPoolExecutor(len(prompts)) as threads:
-        found = list(threads.map(begin, prompts))
-        passes = model.describe()["passes"]
-    assert passes["sequences"] > passes["run"]
-    check_same(found, expected, TOLERANCE)
 
 
 def test_unsuitable_arguments_are_named(tiny_model: Model) -> None:

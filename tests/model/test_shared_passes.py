@@ -15,7 +15,6 @@ import pytest
 from eliza_ffi import CacheOptions
 from eliza_ffi.errors import BusyError
 from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import StreamStats
 from eliza_ffi.model import Model
 
 T = TypeVar("T")
@@ -75,25 +74,6 @@ def test_concurrent_choices_equal_sequential_choices(
     assert [choice.value for choice in choices] == [choice.value for choice in expected]
     for choice, other in zip(choices, expected, strict=True):
         assert choice.logprob == pytest.approx(other.logprob, abs=1e-3)
-
-
-def test_streams_in_shared_passes_generate_the_same_tokens(
-    new_model: Callable[..., Model], alone: Model
-) -> None:
-    def write(model: Model, prompt: str) -> Any:
-        return model.generate(prompt, 40, cache=FULL_PRECISION)
-
-    expected = [write(alone, prompt).tokens for prompt in PROMPTS[:8]]
-    with new_model(n_slots=8) as model:
-        generations = on_threads(lambda prompt: write(model, prompt), PROMPTS[:8])
-    assert [generation.tokens for generation in generations] == expected
-    counts: list[StreamStats] = [generation.stats for generation in generations]
-    for stats in counts:
-        assert 0 <= stats.passes_shared <= stats.forward_passes
-        assert stats.forward_passes + stats.passes_shared <= stats.sequences
-        assert stats.sequences <= 8 * stats.forward_passes
-        assert stats.wait_us >= 0
-    assert sum(stats.passes_shared for stats in counts) > 0
 
 
 def test_the_context_length_is_known_after_the_first_stream(

@@ -16,7 +16,7 @@ import pytest
 from elizaos_fake import STREAM, Fakes
 from sync_runner import SyncRunner
 
-from eliza_ffi import CacheOptions, Gbnf, Sampling, Speculation, cli
+from eliza_ffi import CacheOptions, Gbnf, Speculation, cli
 from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
     generate_args,
@@ -40,20 +40,9 @@ def model_path(random_model_path: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stranger(random_model_path: Callable[..., Path]) -> Path:
-    """Return a model with the same vocabulary that almost never predicts the same tokens."""
-    return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=2, tensor_type="f32")
-
-
-@pytest.fixture(scope="module")
 def model(library: Library, model_path: Path) -> Iterator[Model]:
     with Model(model_path, library=library, n_ctx=1024, n_threads=1, seed=5) as model:
         yield model
-
-
-@pytest.fixture(params=["n-grams", "itself", "a stranger"])
-def drafter(request: pytest.FixtureRequest, model_path: Path, stranger: Path) -> Path | None:
-    return {"n-grams": None, "itself": model_path, "a stranger": stranger}[request.param]
 
 
 @contextmanager
@@ -70,30 +59,6 @@ def opened(model: Model, **config: Any) -> Iterator[Any]:
 
 
 # ---- The same tokens ---------------------------------------------------------------------------
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "greedy": {},
-    "penalized": {"sampling": Sampling(temperature=0, repeat_penalty=1.3)},
-    "sampled": {"temperature": 0.8, "top_k": 40},
-    "under a grammar": {"schema": Gbnf('root ::= ([a-z] [a-z] " ")+')},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("draft_max", [1, 4, 50])
-def test_speculation_does_not_change_the_tokens(
-    model: Model, drafter: Path | None, draft_max: int, name: str
-) -> None:
-    settings = {**SETTINGS[name], "cache": FULL_PRECISION}
-    alone = model.generate(PROMPT, 40, **settings)
-    with_guesses = model.generate(
-        PROMPT, 40, **settings, speculation=Speculation(max_tokens=draft_max, drafter=drafter)
-    )
-    assert with_guesses.tokens == alone.tokens
-    assert with_guesses.text == alone.text
-    assert with_guesses.finish_reason == alone.finish_reason == "length"
-    assert len(alone.tokens) == 40
 
 
 def test_repeated_text_is_guessed_without_a_draft_model(tiny_model: Model) -> None:
@@ -160,14 +125,6 @@ def test_the_runner_and_the_library_count_the_same_guesses(
     assert result.usage.drafted == result.stats.tokens_drafted > 90
     assert result.usage.accepted == result.stats.tokens_accepted
     assert result.usage.completion_tokens == len(result.tokens) == 100
-
-
-def test_pushed_and_pulled_tokens_are_the_same(model: Model, model_path: Path) -> None:
-    pushed: list[int] = []
-    with opened(model, draft_max=7, max_tokens=30, mtp_drafter_path=str(model_path)) as stream:
-        model.binding.generate(stream, 0, lambda token, text: pushed.append(token))  # type: ignore[arg-type, func-returns-value]
-    alone = model.generate(PROMPT, 30, cache=FULL_PRECISION)
-    assert tuple(token for token in pushed if token >= 0) == alone.tokens
 
 
 # ---- Verifier events ---------------------------------------------------------------------------

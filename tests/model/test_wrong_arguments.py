@@ -363,8 +363,9 @@ def other_calls(model: Model, owners: dict[type, Any]) -> dict[str, Callable[...
     binding = model.binding
     phone = owners[elizaos.AospStreamingLlmBinding]
     few = {"n_ctx": 64, "n_threads": 1}
-    Path("cache").mkdir()
-    Path("cache/org_repo_m.gguf").symlink_to(model.path)
+    snapshot = Path("cache/models--org--repo/snapshots/main")
+    snapshot.mkdir(parents=True)
+    (snapshot / "m.gguf").symlink_to(model.path)
 
     def closed(open_model: Callable[..., Any]) -> Callable[..., Any]:
         def call(**given: Any) -> Any:

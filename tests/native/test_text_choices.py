@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +23,7 @@ from native_vocabulary import NativeVocabulary
 from token_bytes import GreedySpeller, TokenBytes
 
 from bench.choosing.other_libraries import LlGuidanceTokenizer
-from bench.model import gbnf_of
-from eliza_ffi import Gbnf
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.library.loading import Library
-from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
 
@@ -124,43 +120,3 @@ def test_allowed_tokens_match_llguidance_at_every_step(
 
 
 # ---- greedy decisions ----------------------------------------------------------------------------
-
-
-def random_prompt(dice: random.Random, n_vocab: int) -> list[int]:
-    return [dice.randrange(300, n_vocab) for _ in range(dice.randint(4, 30))]
-
-
-def is_utf8(text: bytes) -> bool:
-    """Return whether bytes are valid UTF-8. A few answers of llama.cpp's grammar are invalid.
-
-    When llama.cpp reads a character from single-byte tokens, it accepts overlong encodings: it
-    reads F0 86 97 A5 as 日 (E6 97 A5).
-    """
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize(
-    ("name", "n_cases"), [(None, share(800)), ("llama-spm", share(60)), ("llama-bpe", share(20))]
-)
-def test_greedy_tokens_match_llama_cpps_grammar(
-    library: Library, random_model_path: Callable[..., Path], name: str | None, n_cases: int
-) -> None:
-    # Full precision, so that the two ways of decoding differ only in the order of sums.
-    path = name and random_model_path(name, n_embd=64, n_layers=2, tensor_type="f32", seed=3)
-    dice, vocabulary, n_overlong = random.Random(12), vocabulary_of(name), 0
-    with Model(path, library=library, n_threads=1) as model:
-        for _ in range(n_cases):
-            texts, prompt = random_choices(dice), random_prompt(dice, len(vocabulary.texts))
-            guided = model.generate(prompt, 200, schema=Gbnf(gbnf_of(texts)))
-            chosen = model.choose(prompt, texts, tokenization="any", mode="greedy")
-            assert chosen.value in texts
-            assert chosen.text == chosen.value
-            if not is_utf8(b"".join(vocabulary.texts[token] for token in guided.tokens)):
-                n_overlong += 1
-                continue
-            assert tuple(guided.tokens) == tuple(chosen.tokens), (texts, prompt)
-    assert n_overlong <= n_cases // 100

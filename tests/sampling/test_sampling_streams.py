@@ -15,7 +15,7 @@ import cffi
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from numpy_sampler import Chain, gumbel_argmax
+from numpy_sampler import Chain
 from sampling_strategies import assert_draws_follow, softmax64
 
 from eliza_ffi import Speculation, cli
@@ -24,7 +24,7 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_SAMPLE, StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.sampling import DEFAULT_ORDER, PRESETS, Sampling
+from eliza_ffi.sampling import PRESETS, Sampling
 
 OFF = Sampling(seed=1)
 DRAWS = ("cdf", "gumbel")
@@ -156,19 +156,6 @@ def test_every_sampler_can_be_turned_on_by_option_and_by_setting(
     assert sampled.chain(params) == chain
 
 
-def test_all_samplers_together_keep_the_order_of_the_string(sampled: Sampled) -> None:
-    on = Sampling(
-        temperature=0.8, repeat_penalty=1.1, dry_multiplier=0.8, top_n_sigma=2.0, top_k=40,
-        typical_p=0.9, top_p=0.9, min_p=0.1, xtc_probability=0.5,
-    )  # fmt: skip
-    assert sampled.chain(on) == f"{DEFAULT_ORDER};dist"
-    backwards = ";".join(reversed(DEFAULT_ORDER.split(";")))
-    settings = json.loads(on.to_json()) | {"samplers": backwards}
-    with sampled.stream() as stream:
-        sampled.binding.set_sampling(stream, json.dumps(settings))
-        assert ";".join(sampled.binding.describe_chain(stream)) == f"{backwards};dist"
-
-
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_by_name_equals_its_settings(sampled: Sampled, preset: str) -> None:
     sampled.set_options({"preset": preset})
@@ -276,84 +263,10 @@ def test_draws_in_a_span_follow_the_softmax_of_the_allowed_tokens(
     assert_draws_follow(draws, expected)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("draw", DRAWS)
-def test_leaves_are_drawn_with_the_product_of_their_token_probabilities(
-    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], allowed_ids: list[int], draw: str
-) -> None:
-    a, b, c = allowed_ids[0], allowed_ids[1], allowed_ids[2]
-    leaves = [(a, a), (a, b), (a, c), (b, a), (b, c), (c,)]
-    first = dict(zip((a, b, c), softmax64(logits_after(sampled.prompt)[[a, b, c]]), strict=True))
-    probabilities = []
-    for leaf in leaves:
-        probability = first[leaf[0]]
-        if len(leaf) == 2:
-            siblings = [other[1] for other in leaves if other[0] == leaf[0] and len(other) == 2]
-            after = softmax64(logits_after([*sampled.prompt, leaf[0]])[siblings])
-            probability *= after[siblings.index(leaf[1])]
-        probabilities.append(probability)
-    draws = [
-        leaves.index(sampled.draw(Sampling(temperature=1.0, draw=draw, seed=seed), leaves))
-        for seed in range(1500)
-    ]
-    assert_draws_follow(draws, probabilities)
-
-
-def test_gumbel_in_a_span_matches_its_reference(
-    sampled: Sampled, logits_after: Callable[..., NDArray[Any]], allowed_ids: list[int]
-) -> None:
-    of_allowed = logits_after(sampled.prompt)[allowed_ids]
-    leaves = [(token,) for token in allowed_ids]
-    for seed in range(300):
-        sampling = Sampling(temperature=0.9, draw="gumbel", seed=seed)
-        reference = gumbel_argmax(of_allowed, len(sampled.prompt), seed, 0.9, tokens=allowed_ids)
-        assert sampled.draw(sampling, leaves) == (reference,)
-
-
-@pytest.mark.slow
-def test_gumbel_draws_of_allowed_tokens_ignore_disallowed_tokens(
-    sampled: Sampled, allowed_ids: list[int]
-) -> None:
-    leaves = [(token,) for token in allowed_ids]
-    kept = {"among more allowed tokens": 0, "among the whole vocabulary": 0}
-    for seed in range(300):
-        dice = np.random.default_rng(seed)
-        sampling = Sampling(temperature=1.3, draw="gumbel", seed=seed)
-        few = [leaf for leaf in leaves if dice.integers(2)] or leaves[:1]
-        among_few = sampled.draw(sampling, few)
-        # A token that wins among more tokens also wins among any subset that contains it.
-        for which, more in zip(kept, (leaves, None), strict=True):
-            winner = sampled.draw(sampling, more)
-            if winner in few:
-                kept[which] += 1
-                assert among_few == winner
-    assert min(kept.values()) > 30
-
-
 # ---- reasoning budget ----------------------------------------------------------------------------
 
 TAGS = {"reasoning_start": "<plan>", "reasoning_end": "</plan>"}
 """Tags that consist of several tokens each in the embedded model's vocabulary."""
-
-
-@pytest.mark.parametrize("budget", [0, 1, 5])
-def test_reasoning_ends_when_its_budget_is_used_up(sampled: Sampled, budget: int) -> None:
-    """The tokens before the end are the same as without a budget."""
-    prompt = "Say hello. <plan>"
-    sampling = Sampling(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
-    end = sampled.model.tokenize(" enough</plan>")
-    free = sampled.pull(OFF, prompt, budget)
-    assert len(free) == budget
-    tokens = sampled.pull(sampling, prompt, budget + len(end) + 2)
-    assert tokens[: budget + len(end)] == free + end
-
-
-@pytest.mark.parametrize("prompt", ["Say hello. ", "<plan> a </plan> Say hello. "])
-def test_only_tokens_in_an_open_reasoning_block_count(sampled: Sampled, prompt: str) -> None:
-    sampling = Sampling(reasoning_budget=2, **TAGS)
-    assert sampled.pull(sampling, prompt, 12) == sampled.pull(OFF, prompt, 12)
-    assert "</plan>" in sampled.text(sampling, "<plan> a", 12)
-    assert "</plan>" not in sampled.text(OFF, "<plan> a", 12)
 
 
 def test_a_reasoning_budget_works_with_other_settings(sampled: Sampled, library: Library) -> None:
@@ -380,17 +293,6 @@ def test_a_reasoning_budget_works_with_other_settings(sampled: Sampled, library:
         speculation=Speculation(max_tokens=4, drafter=sampled.model.path),
     )
     assert "</plan>" in with_guesses.text
-
-
-@pytest.mark.parametrize("tag", ["reasoning_start", "reasoning_end"])
-def test_empty_reasoning_tags_are_rejected_by_python_and_library(
-    sampled: Sampled, tag: str
-) -> None:
-    with pytest.raises(ElizaError, match=f"{tag} must be a string of at least one character"):
-        Sampling(**{tag: ""})
-    with sampled.stream() as stream, pytest.raises(ElizaError, match="has no tokens"):
-        settings = {"reasoning_budget": 5, tag: ""}
-        sampled.binding.set_sampling(stream, json.dumps(settings))
 
 
 # ---- reproducibility -----------------------------------------------------------------------------

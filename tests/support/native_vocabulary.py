@@ -26,7 +26,6 @@ DECLARATIONS = """
     int eliza_test_walk_allows(void *, int32_t token);
     void eliza_test_walk_accept(void *, int32_t token);
     int eliza_test_walk_may_end(void *);
-    int eliza_test_walk_is_over(void *);
 """
 
 
@@ -98,7 +97,3 @@ class NativeWalk:
 
     def may_end(self) -> bool:
         return bool(self.vocabulary.lib.eliza_test_walk_may_end(self.pointer))
-
-    def is_over(self) -> bool:
-        """Return whether the value is complete and cannot be continued."""
-        return bool(self.vocabulary.lib.eliza_test_walk_is_over(self.pointer))

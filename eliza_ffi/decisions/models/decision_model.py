@@ -1,16 +1,8 @@
 """Decision models: the prompts of models that are trained to answer questions.
 
-The GGUF file of a decision model names its type in ``<arch>.decision.type`` and has a second
-template, named ``systemone``. The template writes a question with its options. The probabilities of
-the options are the softmax over their scores, divided by a temperature. The file contains a
-temperature for each type of question and number of options. The types are ``noul`` (a predicate),
-``choice`` and ``score``. The score of an option is the logit of its label, which is one token,
-after the prompt. Some types have no labels; see :mod:`.marked_prompts`.
-``docs/reference/decision-models.md`` describes all types.
-
-This module runs no model. :meth:`DecisionModel.ask` returns prompts, together with what to read:
-the logits of tokens after the prompt, or the rows of tokens in it.
-:meth:`QuestionPrompts.probabilities` takes these values.
+``docs/reference/decision-models.md`` describes the types. This module runs no model:
+:meth:`DecisionModel.ask` returns prompts with what to read, the logits of tokens after the prompt
+or the rows of tokens in it, and :meth:`QuestionPrompts.probabilities` takes these values.
 """
 
 from __future__ import annotations
@@ -162,16 +154,11 @@ class DecisionModel:
 
     `type` is the type that the file names, `template` the source of the template named
     ``systemone``. `metadata` has entries of the file: the temperatures by question type
-    (``"temperature.choice"``), or by question type and bucket (``"temperature.choice.3_5"``,
-    ``"temperature.choice.small"``), and those that types without labels need.
+    (``"temperature.choice"``), or by question type and bucket (``"temperature.choice.3_5"``), and
+    those that types without labels need.
 
-    Raises
-    ------
-    NotSupportedError
-        If the type is not supported.
-    ModelError
-        If labels or marks are missing from the vocabulary, or an entry of the metadata is missing
-        or wrong.
+    Raise NotSupportedError for an unsupported type, and ModelError if labels or marks are missing
+    from the vocabulary, or an entry of the metadata is missing or wrong.
     """
 
     def __init__(
@@ -238,12 +225,9 @@ class DecisionModel:
     def ask(self, questions: Sequence[SystemoneQuestion], state: Any) -> list[QuestionPrompts]:
         """Write the prompts of questions with different ids about an input, which is any JSON.
 
-        Raises
-        ------
-        InvalidArgumentError
-            If the input is not JSON, contains images, or is None for a model that needs an input;
-            if a question has more options than the model has labels; or if text cannot be
-            distinguished from the template's own control tokens.
+        Raise InvalidArgumentError if the input is not JSON or contains images, if a question has
+        more options than the model has labels, or if text looks like the template's own control
+        tokens.
         """
         if state is None and not self._type.takes_none:
             with naming("input"):
@@ -261,7 +245,6 @@ class DecisionModel:
         return self.temperatures.get(f"{question.type}.{bucket}", by_type)
 
     def _order(self, question: SystemoneQuestion) -> tuple[int, ...]:
-        """Return the order of the options in the first prompt."""
         order = tuple(range(len(question.options)))
         return order[::-1] if question.type == "noul" and not self._type.true_first else order
 
@@ -304,7 +287,6 @@ class DecisionModel:
         return {**types, "instructions": instructions, "options": options}
 
     def _copy(self, value: Any) -> Any:
-        """Return a user's text or JSON as the template gets it."""
         if self.marked is not None:
             return self.marked.copy(value)
         return json_copy(value, sort=True) if self._type.sorts_keys else value

@@ -79,8 +79,6 @@ def _read(path: str | os.PathLike[str], read: Callable[[_Entries], T]) -> T:
 
 
 class _Entries:
-    """Read the entries of a file in order."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._end = len(data)

@@ -1,18 +1,9 @@
 """Decision models that return scores at marks in the prompt, in place of embeddings.
 
-The template writes a mark for each option, and the model returns a row of values for the mark:
-
-================== =============== ===============================================================
-type               mark            score of an option
-================== =============== ===============================================================
-kev                <|box_end|>     the dot product of a query (the first half of the last token's
-                                   row) and a key (the second half of the mark's row), divided by
-                                   the square root of their length
-laya, lfm2-d1-omni the mask token  the value in the column of the question's type
-================== =============== ===============================================================
-
-The models were trained on text that cannot spell marks, and on questions and options that were cut
-to some number of tokens. Their prompts are made in the same way.
+The score of an option in ``kev`` is the dot product of a query (the first half of the last token's
+row) and a key (the second half of the mark's row), divided by the square root of their length. In
+``laya`` and ``lfm2-d1-omni`` it is the value in the column of the question's type. Questions and
+options are cut as in the training of the models.
 """
 
 from __future__ import annotations

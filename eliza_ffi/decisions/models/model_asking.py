@@ -47,7 +47,6 @@ def _converted(question: AskedQuestion, id: str) -> SystemoneQuestion:
 
 
 def label_tokens(session: Session, tokens: Sequence[int]) -> PreparedChoices:
-    """Return labels of one token each."""
     leaves = tuple(TokenTreeLeaf(f"{i:03}", (token,)) for i, token in enumerate(tokens))
     payload = TokenTreePayload(session.model_id, (TokenTreeDescriptor("labels", leaves),))
     return session.binding.prepare_token_trie(session.ctx, payload.to_json(), len(leaves))

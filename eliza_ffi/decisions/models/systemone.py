@@ -1,11 +1,5 @@
-"""Questions in the format of ``/v1/systemone``, which decision models require.
-
-A ``noul`` in this format is a predicate: a question whose answer is true or false.
-
-The template of a decision model converts JSON to text itself. Therefore it receives instructions,
-descriptions and inputs as JSON, whereas the questions of :mod:`eliza_ffi.decisions.questions`
-contain only text.
-"""
+"""Questions in the format of ``/v1/systemone``, which decision models require. A ``noul`` is a
+predicate. Instructions, descriptions and inputs stay JSON, which the templates convert to text."""
 
 from __future__ import annotations
 
