@@ -1,201 +1,119 @@
-"""Compare the native chain with its reference in numpy: candidates, logits and the drawn token.
-
-Both compute in single precision. The C library's ``expf`` or a fused multiply-add may round
-differently. A logit on the edge of a truncation may then be kept by one implementation and removed
-by the other. Such examples are left out.
-"""
+"""Compare the native chain with the definitions of its samplers: tokens, logits and draws."""
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from effort import share
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
-from native_chain import (
-    CHAINED,
-    N_VOCAB,
-    SETTINGS,
-    NativeChain,
-    assert_agree,
-    assert_same,
-    distinct,
-    hundredths,
-    is_on_an_edge,
-    reference_of,
-    with_fixtures,
-)
-from numpy_sampler import distribution
-from numpy_sampler.gumbel import gumbel_uniform
-from sampling_strategies import tied_logits
+from gumbel import gumbel_argmax
+from native_chain import NativeChain
+from sampler_chain import probabilities, remaining
+from token_bytes import TokenBytes
 
-from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.sampling import BOOK_ORDER, Sampling
 
+SETTINGS: dict[str, dict[str, Any]] = {
+    "temperature": {"temperature": 0.6},
+    "dynamic temperature": {"dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
+    "top_k": {"top_k": 7},
+    "top_p": {"top_p": 0.83},
+    "min_p": {"min_p": 0.07},
+    "typ_p": {"typical_p": 0.71},
+    "top_n_sigma": {"top_n_sigma": 1.3},
+    "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.04},
+    "penalties": {"repeat_penalty": 1.5, "frequency_penalty": 0.7, "presence_penalty": 0.3},
+    "favoured repetitions": {"repeat_penalty": 0.8, "frequency_penalty": -0.5, "repeat_last_n": 9},
+    "dry": {"dry_multiplier": 0.5, "dry_base": 1.6, "dry_allowed_length": 2},
+    "dry, few tokens": {"dry_multiplier": 1.0, "dry_allowed_length": 1, "dry_penalty_last_n": 9},
+    "logit_bias": {"logit_bias": ((3, 2.5), (4, -0.5), (5, -np.inf))},
+}
+ORDER = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc"]
 
-@pytest.mark.slow
+
+def check(native: NativeChain, dice: np.random.Generator, **settings: Any) -> None:
+    """Compare one chain, after a text of few different tokens."""
+    sampling = Sampling(**{"temperature": 1.0, "dry_sequence_breakers": (), "seed": 1, **settings})
+    logits = dice.normal(scale=3, size=60).astype(np.float32).tolist()
+    text = dice.integers(0, 6, size=30).tolist()
+    found = native.apply(sampling, logits, range(60), text)
+    expected = remaining(sampling, logits, range(60), text)
+    assert found.left == pytest.approx(expected, rel=2e-5, abs=2e-5), sampling
+    assert found.token in expected
+    if sampling.draw == "gumbel":
+        assert found.token == gumbel_argmax(expected, len(text), 1)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
-@given(logits=distinct, seed=st.integers(0, 2**32 - 2), data=st.data())
-@with_fixtures
-def test_every_native_sampler_matches_its_reference(
-    native: NativeChain, name: str, logits: list[float], seed: int, data: st.DataObject
-) -> None:
-    changes = {"temperature": 1.0, "dry_sequence_breakers": (), **data.draw(SETTINGS[name])}
-    params = Sampling(**changes, seed=seed)
-    accepted = data.draw(st.lists(st.integers(0, 5), max_size=30))
-    assert_agree(native, params, logits, accepted=accepted)
+def test_every_native_sampler_matches_its_definition(native: NativeChain, name: str) -> None:
+    dice = np.random.default_rng(1)
+    for _ in range(30):
+        check(native, dice, **SETTINGS[name])
 
 
 @pytest.mark.slow
-@given(
-    logits=distinct,
-    infinite=st.dictionaries(st.integers(0, 59), st.just(-np.inf), max_size=6),
-    seed=st.integers(0, 2**32 - 2),
-    order=st.permutations([*CHAINED, "temperature"]),
-    names=st.lists(st.sampled_from([*CHAINED, "gumbel"]), unique=True),
-    temperature=st.sampled_from([0.0, 0.5, 0.7, 1.0, 1.5]),
-    base=st.sampled_from([0, 1000]),
-    data=st.data(),
+def test_random_native_chains_match_the_definitions(native: NativeChain) -> None:
+    dice = np.random.default_rng(2)
+    for _ in range(share(600)):
+        settings: dict[str, Any] = {}
+        for name in dice.choice([*SETTINGS], size=4, replace=False):
+            settings |= SETTINGS[name]
+        order = ";".join(dice.permutation([*ORDER, "temperature"]))
+        check(native, dice, **settings, samplers=order, draw=str(dice.choice(["cdf", "gumbel"])))
+
+
+def test_the_books_order_and_mirostat_match_the_definitions(native: NativeChain) -> None:
+    dice = np.random.default_rng(3)
+    for _ in range(30):
+        check(native, dice, temperature=0.7, top_k=20, min_p=0.05, samplers=BOOK_ORDER)
+        check(native, dice, mirostat=2, mirostat_tau=1.2)
+        check(native, dice, mirostat=2, mirostat_tau=0.1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"top_n_sigma": 0.5, "typical_p": 0.5},
+        {"xtc_probability": 1.0, "xtc_threshold": 0.0, "top_n_sigma": 0.5},
+        {"xtc_probability": 1.0, "xtc_threshold": 0.0, "logit_bias": ((0, -np.inf),)},
+    ],
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(300))
-def test_random_native_chains_match_their_reference(
-    native: NativeChain,
-    logits: list[float],
-    infinite: dict[int, float],
-    seed: int,
-    order: list[str],
-    names: list[str],
-    temperature: float,
-    base: int,
-    data: st.DataObject,
+def test_tokens_that_a_sampler_has_excluded_do_not_count(
+    native: NativeChain, settings: dict[str, Any]
 ) -> None:
-    changes: dict[str, Any] = {"temperature": temperature, "dry_sequence_breakers": ()}
-    for name in names:
-        changes.update(data.draw(SETTINGS[name]))
-    params = Sampling(**changes, samplers=";".join(order), seed=seed)
-    logits = [infinite.get(i, logit) for i, logit in enumerate(logits)]
-    assume(max(logits) > -np.inf)
-    accepted = [base + token for token in data.draw(st.lists(st.integers(0, 5), max_size=30))]
-    ids = [base + 7 * i if base else i for i in range(len(logits))]
-    assert_agree(native, params, logits, ids, accepted)
-
-
-def test_typical_ignores_tokens_removed_by_top_n_sigma(native: NativeChain) -> None:
     logits = [0.0, 2.0, 0.5, 3.0, 1.0, -20.0, 1.5]
-    params = Sampling(temperature=1.0, top_n_sigma=0.5, typical_p=0.5, seed=1)
-    ids = list(range(len(logits)))
-    for ordered in (ids, ids[::-1]):
-        assert_agree(native, params, [logits[i] for i in ordered], ordered)
+    sampling = Sampling(temperature=1.0, seed=1, **settings)
+    for order in (range(7), range(6, -1, -1)):
+        of_order = [logits[i] for i in order]
+        expected = remaining(sampling, of_order, order)
+        assert native.apply(sampling, of_order, order).left == pytest.approx(expected)
 
 
-@pytest.mark.slow
-@given(
-    logits=distinct,
-    temperature=hundredths(0.2, 3),
-    top_k=st.integers(1, 70),
-    min_p=hundredths(0, 0.9),
-)
-@with_fixtures
-def test_in_the_books_order_the_native_chain_has_the_books_distribution(
-    native: NativeChain, logits: list[float], temperature: float, top_k: int, min_p: float
+def test_adaptive_p_draws_tokens_of_the_target_probability(native: NativeChain) -> None:
+    logits = [0.0, 0.5, 1.0, 1.5, 2.5]
+    means = []
+    for target in (0.05, 0.5):
+        settings: dict[str, Any] = {"adaptive_target": target, "samplers": "temperature;adaptive_p"}
+        drawn = [
+            native.apply(Sampling(temperature=1.0, seed=seed, **settings), logits, range(5)).token
+            for seed in range(200)
+        ]
+        means.append(np.mean([probabilities(dict(enumerate(logits)))[each] for each in drawn]))
+    assert means[0] + 0.1 < means[1]
+
+
+def test_dry_does_not_count_repetitions_across_a_breaker(
+    native: NativeChain, random_model_path: Callable[..., Path]
 ) -> None:
-    # Without top-p: the book's top-p counts tokens removed by top-k and min-p, llama.cpp's does
-    # not.
-    params = Sampling(
-        temperature=temperature, top_k=top_k, min_p=min_p, samplers=BOOK_ORDER, seed=1
-    )
-    ids = list(range(len(logits)))
-    assume(not is_on_an_edge(params, logits, ids))
-    left = native.apply(params, logits, ids)
-    book = distribution(logits, temperature, top_k, least=min_p)
-    by_token = np.argsort(left.ids), np.argsort(book.ids)
-    assert left.ids[by_token[0]].tolist() == book.ids[by_token[1]].tolist()
-    np.testing.assert_allclose(left.probs[by_token[0]], book.probs[by_token[1]], rtol=1e-4)
-
-
-@pytest.mark.slow
-@given(logits=tied_logits, seed=st.integers(0, 2**32 - 2), name=st.sampled_from(["", "gumbel"]))
-@with_fixtures
-def test_native_and_reference_agree_on_ties_and_minus_infinity(
-    native: NativeChain, logits: list[float], seed: int, name: str
-) -> None:
-    params = Sampling(temperature=1.0, seed=seed, draw=name or "cdf")
-    ids = list(range(len(logits)))
-    assert native.apply(params, logits, ids).token == reference_of(params, logits, ids).token
-
-
-@pytest.mark.slow
-@given(logits=tied_logits, k=st.integers(1, 45))
-@with_fixtures
-def test_native_and_reference_top_k_keep_the_same_logits_among_ties(
-    native: NativeChain, logits: list[float], k: int
-) -> None:
-    params = Sampling(temperature=1.0, top_k=k, seed=1)
-    ids = list(range(len(logits)))
-    left = native.apply(params, logits, ids)
-    np.testing.assert_array_equal(
-        np.sort(left.logits), np.sort(reference_of(params, logits, ids).logits)
-    )
-
-
-# ---- the whole vocabulary, and unusable logits ---------------------------------------------------
-
-
-@pytest.mark.slow
-def test_native_and_reference_agree_on_the_whole_vocabulary(native: NativeChain) -> None:
-    rng = random.Random(1)
-    logits = np.random.default_rng(2).normal(scale=3, size=N_VOCAB).astype(np.float32).tolist()
-    for changes in (
-        {"top_k": 300},
-        {"top_p": 0.9},
-        {"min_p": 0.02},
-        {"typical_p": 0.8},
-        {"top_k": 40, "top_p": 0.95, "min_p": 0.05},
-        {"draw": "gumbel"},
-        {"mirostat": 2},
-    ):
-        for _ in range(3):
-            params = Sampling(temperature=0.9, seed=rng.randrange(2**32 - 1), **changes)
-            assert_agree(native, params, logits)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**18))
-@with_fixtures
-def test_native_and_reference_gumbel_uniforms_are_bit_identical(
-    native: NativeChain, position: int, seed: int, token: int
-) -> None:
-    assert native.uniform(position, seed, token) == float(
-        gumbel_uniform(position, seed, [token])[0]
-    )
-
-
-@pytest.mark.parametrize("changes", [{"logit_bias": ((0, -np.inf),)}, {"top_n_sigma": 0.5}])
-def test_native_xtc_with_threshold_0_never_leaves_only_banned_tokens(
-    native: NativeChain, changes: dict[str, Any]
-) -> None:
-    params = Sampling(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=1, **changes)
-    logits, ids = [0.0, 2.0, 2.5, 3.0], [0, 1, 2, 3]
-    assert_same(native.apply(params, logits, ids), reference_of(params, logits, ids))
-
-
-@pytest.mark.parametrize("changes", [{}, {"temperature": 1.0}, {"mirostat": 2, "temperature": 1.0}])
-def test_native_and_reference_reject_a_bias_that_bans_everything(
-    native: NativeChain, changes: dict[str, Any]
-) -> None:
-    params = Sampling(**changes, logit_bias=((0, -np.inf), (1, -np.inf)), seed=1)
-    with pytest.raises(InvalidArgumentError, match="to choose from"):
-        native.apply(params, [1.0, 2.0], [0, 1])
-    with pytest.raises(InvalidArgumentError, match="to choose from"):
-        reference_of(params, [1.0, 2.0], [0, 1])
-
-
-def test_native_and_reference_reject_unusable_logits(native: NativeChain) -> None:
-    params = Sampling(temperature=1.0, seed=1)
-    for logits in ([np.nan, 1.0], [-np.inf, -np.inf], [np.inf, 1.0]):
-        with pytest.raises(InvalidArgumentError):
-            native.apply(params, logits, [0, 1])
-        with pytest.raises(InvalidArgumentError):
-            reference_of(params, logits, [0, 1])
+    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
+    colon = TokenBytes.from_file(path).texts.index(b":")
+    text, logits = [300, colon, 301, 300, colon], [1.0, 2.0]
+    for breakers, penalty in (((), 0.5), ((":",), 0.0)):
+        sampling = Sampling(
+            temperature=1.0, seed=1, dry_multiplier=0.5, dry_sequence_breakers=breakers
+        )
+        left = native.apply(sampling, logits, [301, 302], text).left
+        assert left == pytest.approx({301: 1.0 - penalty, 302: 2.0})

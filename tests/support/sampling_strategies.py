@@ -1,17 +1,11 @@
-"""Random logits and histories, and statistics, for tests of sampling."""
+"""Statistics for tests of sampling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
-
-# Multiples of 1/8 give many ties, and their sums are exact.
-tied_logits = st.lists(
-    st.one_of(st.integers(-80, 80).map(lambda n: n / 8), st.just(-np.inf)), min_size=1, max_size=40
-).filter(lambda logits: max(logits) > -np.inf)
 
 
 def softmax64(logits: ArrayLike) -> NDArray[np.float64]:
