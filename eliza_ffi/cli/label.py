@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ..decisions.examples import option_names
 from ..decisions.prompts import AskedQuestion
 from ..decisions.questions import MultiLabel
 from ..evidence.scoring import ScoringRule
-from ..learning.labelling import NO_OPTION, LabelCounts, Labelling, ReadRow, read_rows
+from ..learning.labelling import NO_OPTION, Kind, LabelCounts, Labelling, ReadRow, read_rows
 from ..tables.label_file import Label, LabelFile, draw_rows
 from ..terminal import counted, printable, terminal_width, wrap
 from .console import UsageError, add_model_arguments, add_options, open_model
@@ -36,12 +37,16 @@ MIN_READ = 20
 """How many rows are read before the first one is offered, if there are so many."""
 
 MIN_RANDOM = 10
-"""How many random rows are labelled before the screen says how much can be automated."""
+"""How many random rows are labelled before the screen says how many a certificate needs."""
 
 MAX_KEYS = 9
 """With more options, an answer is a number and Enter."""
 
 KEYS = "n none fits   s skip   u undo   q quit"
+SECOND_KEYS = "n none fits   k keep   q quit"
+
+MAX_SECOND = 10
+"""How many labels that may be wrong are shown again at the end."""
 
 
 def add_labelling_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,20 +75,24 @@ def add_labelling_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_label(arguments: argparse.Namespace) -> int:
-    questions = read_questions(arguments)
-    (question, *others) = questions
-    if others or isinstance(question, MultiLabel):
-        raise UsageError("label needs one question with one answer: a choice, score or predicate")
+    every = read_questions(arguments)
+    questions = [each for each in every if not isinstance(each, MultiLabel)]
+    if len(questions) < len(every):
+        raise UsageError("label needs questions with one answer: choices, scores or predicates")
     for name in ("risk", "confidence"):
         if not 0 < getattr(arguments, name) < 1:
             raise UsageError(f"--{name} must be above 0 and below 1")
     path = Path(arguments.output)
     check_output(arguments)
     rows = draw_rows(read_table(arguments), arguments.column)
-    name, options = name_of(question.name, 0), option_names(question)
+    options = {
+        name_of(question.name, i): option_names(question) for i, question in enumerate(questions)
+    }
+    (name, *more) = options
+    others = {each: options[each] for each in more}
     asked = read_asking(arguments)
     with (
-        closing(LabelFile(path, arguments.column, name, options, rows)) as file,
+        closing(LabelFile(path, arguments.column, name, options[name], rows, others)) as file,
         open_model(arguments, arguments.n_slots) as model,
     ):
         # The rows that have a label come first. Inputs that a server was sent have no row.
@@ -92,11 +101,13 @@ def run_label(arguments: argparse.Namespace) -> int:
         prompts = {name: asked[name] for name in PROMPT_OPTIONS}
         scoring: ScoringRule = asked["scoring"] or "constrained"
         texts = [rows[number] for number in order]
-        readings = Readings(read_rows(model, question, texts, prompts, scoring))
+        first, *further = questions
+        readings = Readings(read_rows(model, first, texts, prompts, scoring, further))
         try:
-            loop = _Loop(file, readings, order, rows, question, arguments)
-            with single_keys(len(options) <= MAX_KEYS) as keys:
+            loop = _Loop(file, readings, order, rows, options, questions, arguments)
+            with single_keys(max(map(len, options.values())) <= MAX_KEYS) as keys:
                 loop.run(keys)
+                loop.look_again(keys)
         finally:
             readings.stop()
     print(_end(file, arguments))
@@ -142,6 +153,19 @@ class Readings(threading.Thread):
             self._changed.notify_all()
 
 
+class _Row(NamedTuple):
+    """The number of a row, its kind, and the answers to the questions asked so far."""
+
+    number: int
+    kind: str
+    answers: tuple[str | None, ...]
+
+
+def _label(row: _Row) -> Label:
+    first, *others = row.answers
+    return Label(row.number, first, row.kind, others=tuple(others))
+
+
 class _Loop:
     """Offers rows, and stores the labels."""
 
@@ -151,65 +175,112 @@ class _Loop:
         readings: Readings,
         order: Sequence[int],
         rows: Mapping[int, str],
-        question: AskedQuestion,
+        options: Mapping[str, Sequence[str]],
+        questions: Sequence[AskedQuestion],
         arguments: argparse.Namespace,
     ) -> None:
         self._file, self._readings = file, readings
         self._order, self._rows = order, rows  # the numbers of the rows as they are read
-        self._instructions = question.instructions
-        self._options = option_names(question)
-        self._labelling = Labelling(len(self._options), arguments.risk, arguments.confidence)
+        self._names, self._options = list(options), list(options.values())
+        self._instructions = [question.instructions for question in questions]
+        self._labellings = [
+            Labelling(len(each), arguments.risk, arguments.confidence) for each in self._options
+        ]
         self._risk = arguments.risk
         self._numbers: list[int] = []
 
     def run(self, keys: Iterator[str]) -> None:
-        n_labelled = len({each.row for each in self._file.labels} - {None})
-        n_first = max(n_labelled, min(MIN_READ, len(self._rows)))
+        labels = self._labels()
+        n_first = max(len(labels), min(MIN_READ, len(self._rows)))
         print(f"Reading {counted(n_first, 'row')}; the others follow while you label.", flush=True)
         self._take(n_first)
-        places = {number: place for place, number in enumerate(self._numbers)}
-        for label in self._file.labels:
-            if label.row is not None and label.row in places:
-                self._note(places[label.row], label)
+        for number, label in labels.items():
+            if number in self._numbers:
+                self._note(label)
         while True:
             self._take(0)
-            row = self._labelling.next()
+            row = self._next()
             if row is None:
                 n = len(self._numbers)
                 if self._take(n + 1) == 0:
                     print("Every row that was drawn is labelled.")
                     return
                 continue
-            print(self._screen(row.row, row.kind), flush=True)
+            question = len(row.answers)
+            print(self._screen(row), flush=True)
             key = next(keys, "q").strip().lower()
             if key == "q":
                 return
             if key == "u":
                 self._take_back()
-            elif key in ("n", "s") or (key.isdecimal() and 1 <= int(key) <= len(self._options)):
-                answer = None if key == "s" else ""
-                if key.isdecimal():
-                    answer = self._options[int(key) - 1]
-                label = Label(self._numbers[row.row], answer, row.kind)
+            elif key == "s" or self._is_answer(key, question):
+                answer = None if key == "s" else self._answer(key, question)
+                label = _label(row._replace(answers=(*row.answers, answer)))
                 self._file.add(label)
-                self._note(row.row, label)
+                self._note(label, question)
             else:
-                print(f"{printable(repr(key))} is no answer: 1 to {len(self._options)}, {KEYS}")
+                print(self._no_answer(key, question, KEYS))
+
+    def look_again(self, keys: Iterator[str]) -> None:
+        """Show the labels that may be wrong once more, without the model's answer."""
+        doubtful = [
+            (self._numbers[place], question)
+            for question, labelling in enumerate(self._labellings)
+            for place in labelling.suspicious()[:MAX_SECOND]
+        ]
+        if doubtful:
+            print(f"\n{counted(len(doubtful), 'label')} may be wrong. Please look again:")
+        for number, question in doubtful:
+            label = self._labels()[number]
+            answers = list(label.answers)
+            lines = [*self._question(number, label.kind, question)]
+            lines += [f"your label: {answers[question]}", SECOND_KEYS]
+            print(self._wrapped(["", *lines]), flush=True)
+            while (key := next(keys, "q").strip().lower()) not in ("", "k"):
+                if key == "q":
+                    return
+                if self._is_answer(key, question):
+                    answers[question] = self._answer(key, question)
+                    self._file.add(_label(_Row(number, label.kind, tuple(answers))))
+                    break
+                print(self._no_answer(key, question, SECOND_KEYS), flush=True)
+
+    def _labels(self) -> dict[int, Label]:
+        """Return the label of each row; the last one of a row counts."""
+        return {each.row: each for each in self._file.labels if each.row is not None}
+
+    def _next(self) -> _Row | None:
+        """Return the row to ask about with its answers so far; the questions take turns."""
+        n = len(self._options)
+        labels = self._labels()
+        for number, label in reversed(labels.items()):
+            if len(label.answers) < n and number in self._numbers:
+                return _Row(number, label.kind, label.answers)
+        n_chosen = sum(label.kind == "chosen" for label in labels.values())
+        found = self._labellings[n_chosen % n].next()
+        return None if found is None else _Row(self._numbers[found.row], found.kind, ())
 
     def _take(self, wanted: int) -> int:
         """Add the rows that have been read; wait until there are `wanted`. Return how many."""
         found = self._readings.after(len(self._numbers), wanted)
         for row in found:
             self._numbers.append(self._order[row.place])
-            self._labelling.add_row(row.state, row.own)
+            read = ((row.state, row.own), *row.others)
+            for labelling, (state, own) in zip(self._labellings, read, strict=True):
+                labelling.add_row(state, own)
         return len(found)
 
-    def _note(self, place: int, label: Label) -> None:
-        if label.answer is None:
-            self._labelling.skip(place)
-            return
-        option = self._options.index(label.answer) if label.answer else NO_OPTION
-        self._labelling.label(place, option, "random" if label.kind == "random" else "chosen")
+    def _note(self, label: Label, first: int = 0) -> None:
+        """Tell the selection the answers of a label, from the first given question on."""
+        assert label.row is not None
+        place = self._numbers.index(label.row)
+        kind: Kind = "random" if label.kind == "random" else "chosen"
+        for question, answer in enumerate(label.answers[first:], first):
+            labelling, options = self._labellings[question], self._options[question]
+            if answer is None:
+                labelling.skip(place)
+            else:
+                labelling.label(place, options.index(answer) if answer else NO_OPTION, kind)
 
     def _take_back(self) -> None:
         if not self._file.labels or self._file.labels[-1].row is None:
@@ -217,24 +288,39 @@ class _Loop:
             return
         number = self._file.take_back().row
         assert number is not None
-        self._labelling.take_back(self._numbers.index(number))
+        for labelling in self._labellings:
+            labelling.take_back(self._numbers.index(number))
+        if number in (labels := self._labels()):
+            self._note(labels[number])
 
-    def _screen(self, place: int, kind: str) -> str:
-        width = terminal_width()
-        number = self._numbers[place]
-        p = np.exp(self._labelling.log_probabilities()[place])
+    def _is_answer(self, key: str, question: int) -> bool:
+        is_number = key.isdecimal() and 1 <= int(key) <= len(self._options[question])
+        return key == "n" or is_number
+
+    def _answer(self, key: str, question: int) -> str:
+        return "" if key == "n" else self._options[question][int(key) - 1]
+
+    def _no_answer(self, key: str, question: int, keys: str) -> str:
+        return f"{printable(repr(key))} is no answer: 1 to {len(self._options[question])}, {keys}"
+
+    def _screen(self, row: _Row) -> str:
+        question = len(row.answers)
+        labelling, options = self._labellings[question], self._options[question]
+        p = np.exp(labelling.log_probabilities()[self._numbers.index(row.number)])
         best = int(p.argmax())
-        options = "   ".join(f"{i} {each}" for i, each in enumerate(self._options, 1))
-        guess = f"the model: {best + 1} {self._options[best]} ({p[best]:.2f})"
-        lines = [
-            "",
-            status(self._labelling.counts(), self._risk),
-            f"Row {number:,} ({kind}): {self._rows[number]}",
-            self._instructions,
-            options,
-            guess,
-            KEYS,
-        ]
+        guess = f"the model: {best + 1} {options[best]} ({p[best]:.2f})"
+        name = f"{self._names[question]}: " if len(self._options) > 1 else ""
+        head = name + status(labelling.counts(), self._risk)
+        asked = self._question(row.number, row.kind, question)
+        return self._wrapped(["", head, *asked, guess, KEYS])
+
+    def _question(self, number: int, kind: str, question: int) -> list[str]:
+        options = (f"{i} {each}" for i, each in enumerate(self._options[question], 1))
+        text = f"Row {number:,} ({kind}): {self._rows[number]}"
+        return [text, self._instructions[question], "   ".join(options)]
+
+    def _wrapped(self, lines: Sequence[str]) -> str:
+        width = terminal_width()
         return "\n".join(wrap(printable(each), width) if each else "" for each in lines)
 
 
@@ -251,11 +337,16 @@ def status(counts: LabelCounts, risk: float) -> str:
     if counts.n_random < MIN_RANDOM:
         return text
     if found.threshold is not None:
-        return f"{text}, at {risk:.3g} error automated: about {found.coverage:.0%}"
-    if found.needed is None:
-        return f"{text}, too many errors to automate at {risk:.3g}"
-    more = found.needed - counts.n_random
-    return f"{text}, a certificate for {risk:.3g} error needs about {more:,} more random rows"
+        text += (
+            f", certified at {found.n:,}: {found.coverage:.0%} can be automated with at most "
+            f"{risk:.3g} errors"
+        )
+    elif found.needed is None:
+        text += f", too many errors to automate at {risk:.3g}"
+    elif found.needed > counts.n_random:
+        text += f", a certificate for {risk:.3g} errors needs about {found.needed:,} random rows"
+    next_look = counts.next_look
+    return text if next_look is None else f"{text} (next look at {next_look:,})"
 
 
 @contextmanager
@@ -281,7 +372,8 @@ def single_keys(without_enter: bool) -> Iterator[Iterator[str]]:
 
 
 def _end(file: LabelFile, arguments: argparse.Namespace) -> str:
-    labels = [each for each in file.labels if each.answer]
+    last = {each.row or each.input: each for each in file.labels}
+    labels = [answer for each in last.values() for answer in each.answers if answer]
     asked = f"--questions {arguments.questions}" if arguments.questions else "..."
     return (
         f"{file.path}: {counted(len(labels), 'label')}. To fit the model to them:\n"

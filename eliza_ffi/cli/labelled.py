@@ -194,10 +194,10 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
                 print(wrap(printable(f"{name}: {question.rows}"), terminal_width()))
         for name, question in zip(names, calibration.questions, strict=True):
             if question.threshold is not None and question.threshold.threshold is not None:
-                print(_certificate(name, question.threshold))
+                print(_certificate(name, question.threshold, is_random=any(rows.kinds)))
         for name, threshold in whole.items():
             if threshold.threshold is not None:
-                print(_certificate(f"{name}, all labels", threshold))
+                print(_certificate(f"{name}, all labels", threshold, is_random=any(rows.kinds)))
         if calibration.suspicious_labels:
             print(_suspicious_table(calibration.suspicious_labels, rows.places))
     if arguments.suspicious is not None:
@@ -229,8 +229,9 @@ def _write_suspicious(path: str, labels: Sequence[SuspiciousLabel], places: Sequ
             )
 
 
-def _certificate(name: str, threshold: CertifiedThreshold) -> str:
-    text = f"{name} (the half of the rows that was not used for the fit): {threshold}"
+def _certificate(name: str, threshold: CertifiedThreshold, *, is_random: bool) -> str:
+    rows = "random rows" if is_random else "the half of the rows that was not used for the fit"
+    text = f"{name} ({rows}): {threshold}"
     return wrap(printable(text), terminal_width())
 
 
@@ -245,11 +246,13 @@ def _facts(fitted: QuestionCalibration) -> dict[str, object]:
         "margin": fitted.margin,
         "rows": fitted.rows and {**vars(fitted.rows), "head": fitted.rows.head is not None},
         "threshold": None if fitted.threshold is None else fitted.threshold.to_dict(),
+        "automation": None if fitted.automation is None else fitted.automation.to_dict(),
     }
 
 
 def _table(calibration: Calibration, names: list[str]) -> str:
-    rows = [["question", "method", "temperature", "examples", "NLL", "uncalibrated", "cost"]]
+    head = ["question", "method", "temperature", "examples", "accuracy", "at 5 % error"]
+    rows = [[*head, "NLL", "uncalibrated", "cost"]]
     for name, fitted in zip(names, calibration.questions, strict=True):
         rows.append(
             [
@@ -257,6 +260,8 @@ def _table(calibration: Calibration, names: list[str]) -> str:
                 fitted.method,
                 _temperature(fitted),
                 str(fitted.n_examples),
+                "" if fitted.automation is None else f"{fitted.automation.accuracy:.1%}",
+                "" if fitted.automation is None else str(fitted.automation),
                 _number(fitted.nll.get(fitted.method)),
                 _number(fitted.nll.get("none")),
                 f"{fitted.cost:.2f}",

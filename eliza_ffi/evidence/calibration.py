@@ -80,7 +80,7 @@ from ..decisions.wire import question_from, question_to
 from ..errors import InvalidArgumentError
 from ..structured.json_text import json_text, read_json
 from .asking import WantedHidden
-from .certificates import CertifiedThreshold, ConformalSets
+from .certificates import Automation, CertifiedThreshold, ConformalSets
 from .familiarity import Familiarity
 from .features import Feature
 from .heads import Head
@@ -172,6 +172,9 @@ class QuestionCalibration:
     rows : SelfTraining or None
         What rows without right answers have taught, if there were any. The other methods then start
         from the improved probabilities instead of the model's own.
+    automation : Automation or None
+        The accuracy, and how many answers could be given without a person, on examples that the fit
+        did not use (cross-validation, or those for the risk). None without right answers.
     margin : float or None
         The decision ends before all orders of the options are asked if the log-probability of the
         best option exceeds the second-best one by the margin. None if all orders are always asked.
@@ -194,6 +197,7 @@ class QuestionCalibration:
     recentred: int | None = None
     margin: float | None = None
     rows: SelfTraining | None = None
+    automation: Automation | None = None
 
     @property
     def shots(self) -> tuple[Shot, ...]:
@@ -314,7 +318,7 @@ class QuestionCalibration:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON data."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ("head", "threshold", "sets", "familiarity", "rows"):
+        for name in ("head", "threshold", "sets", "familiarity", "rows", "automation"):
             values[name] = _unless_none(values[name], lambda part: part.to_dict())
         return values
 
@@ -768,6 +772,7 @@ def _question_calibration(content: Mapping[str, Any]) -> QuestionCalibration:
         ),
         margin=_unless_none(content["margin"], partial(_float, "margin", least=0)),
         rows=rows,
+        automation=_unless_none(content["automation"], Automation.from_dict),
     )
 
 

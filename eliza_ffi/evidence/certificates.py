@@ -143,6 +143,41 @@ class CertifiedThreshold:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Automation:
+    """Say how many answers could be given without a person; see :func:`.thresholds.automation`.
+
+    Attributes
+    ----------
+    accuracy : float
+        The share of right answers.
+    share : float
+        The share of answers above the lowest probability above which at most `risk` are wrong.
+    low, high : float
+        A 90 % interval for the share.
+    risk : float
+    """
+
+    accuracy: float
+    share: float
+    low: float
+    high: float
+    risk: float
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} ({self.low:.0%} to {self.high:.0%})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON data that :meth:`from_dict` can read."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Automation:
+        """Read the fields from JSON data, as :meth:`CertifiedThreshold.from_dict` does."""
+        found = _read_fields("an Automation", data, cls)
+        return cls(**{name: _fraction(name, value) for name, value in found.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConformalSets:
     """Hold the result of :func:`conformal`, which turns probabilities into sets of options.
 

@@ -48,7 +48,13 @@ from ..evidence.calibration import (
     SuspiciousLabel,
     wording_hash,
 )
-from ..evidence.certificates import CertifiedThreshold, ConformalSets, inner_fraction, of_answers
+from ..evidence.certificates import (
+    Automation,
+    CertifiedThreshold,
+    ConformalSets,
+    inner_fraction,
+    of_answers,
+)
 from ..evidence.comparing import (
     check_described,
     compared,
@@ -62,6 +68,7 @@ from ..evidence.self_training import MIN_ROWS, SelfTraining
 from ..evidence.stopping import applied
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
+from ..terminal import counted
 from .examples import KeptScores, OnSkip, Progress, ask_examples, is_made
 from .familiarity import TEXTS, fit_familiarity
 from .heads import (
@@ -77,7 +84,7 @@ from .heads import (
 from .self_training import MAX_ROWS, feature_of_rows, learn_from_rows
 from .stopping import stop_margin
 from .temperature import fit_temperature
-from .thresholds import certify, conformal, is_bounded
+from .thresholds import automation, certify, conformal, is_bounded, looks
 from .weights import MAX_WEIGHTED_OPTIONS, fit_weights
 
 if TYPE_CHECKING:
@@ -173,7 +180,9 @@ def calibrate(
         those of the rarest option must be enough for a threshold.
     random
         With `risk`, the indices of the rows that are a random sample of the inputs, if the others
-        are not. These rows take the place of the random half.
+        are not. These rows take the place of the random half. The rows must be in the order in
+        which they were labelled: those after the last of the preset numbers of random rows are not
+        used, so that you may stop labelling at any time; see :mod:`.thresholds`.
     max_flips
         If given, decisions may end before all `orders` are asked, and at most this share of the
         answers differs from the answers in all orders; see :mod:`.stopping`.
@@ -291,7 +300,12 @@ def calibrate(
         )
         shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
         certifies = np.isin(np.flatnonzero(asked_about[:, i]), list(sampled or ()))
-        used, held_out = _split(targets, risk is not None, None if sampled is None else certifies)
+        if sampled is not None and risk is not None:
+            used, held_out = _split_at_look(targets, certifies, looks(risk, confidence))
+            if n_later := len(targets) - len(used) - len(held_out):
+                warn(_later(name, n_later, len(held_out), looks(risk, confidence)))
+        else:
+            used, held_out = _split(targets, risk is not None)
         tried = tried_for[i]
         if any(_base(each) == "head" for each in tried):
             counts = _counts(targets[used], scored.n_options)
@@ -320,11 +334,14 @@ def calibrate(
         if risk is not None:  # after the margin, which changes the probabilities
             certifying.append(_held_out(best, scored, used, held_out))
             frequencies = _frequencies(targets[used], n_options) if each_option else None
-            best = _certified(best, certifying[-1], risk, confidence, frequencies)
+            best = _certified(
+                best, certifying[-1], risk, confidence, frequencies, sampled is not None
+            )
             reasons = _repeats(name, inputs, groups) + _neglected(name, best, certifying[-1])
-            for reason in (*reasons, *_nothing_certified(name, best.threshold)):
+            for reason in (*reasons, *_nothing_certified(name, best.threshold, sampled is None)):
                 warn(reason)
-        fitted.append(replace(best, examples=shots))
+        measured = certifying[-1] if risk is not None else _cross_validated_rows(known, best.method)
+        fitted.append(replace(best, examples=shots, automation=_automation(measured)))
         if best.head is not None:
             of_heads[i] = known
     if of_heads:
@@ -332,9 +349,11 @@ def calibrate(
     labels = []
     if risk is not None:
         for name, parts in _parts_of_labels(asked):
-            threshold = _certified_labels([certifying[i] for i in parts], risk, confidence)
+            threshold = _certified_labels(
+                [certifying[i] for i in parts], risk, confidence, sampled is not None
+            )
             labels.append(LabelsThreshold(first=parts[0], n=len(parts), threshold=threshold))
-            for reason in _nothing_certified(f"{name}, all labels", threshold):
+            for reason in _nothing_certified(f"{name}, all labels", threshold, sampled is None):
                 warn(reason)
     return Calibration(
         model=fingerprint_of(model),
@@ -658,29 +677,49 @@ def _suspicious(
     rows: Sequence[int],
     inputs: Sequence[Any],
 ) -> list[tuple[float, SuspiciousLabel]]:
-    """Return the examples whose label is not the most probable one, by cross-validation.
+    """Return the examples whose label may be wrong, by cross-validation."""
+    if method == "frequencies":  # all examples of a rare option would be suspicious
+        return []
+    p = np.exp(_cross_validated(scored, method))
+    return [
+        (
+            relative,
+            SuspiciousLabel(
+                question=name,
+                row=rows[place],
+                input=input_text(inputs[rows[place]]),
+                given=question.values[scored.targets[place]],
+                expected=question.values[int(p[place].argmax())],
+                probability=float(p[place, scored.targets[place]]),
+            ),
+        )
+        for relative, place in suspicious_places(p, scored.targets)
+    ]
+
+
+def suspicious_places(p: Array, targets: NDArray[np.intp]) -> list[tuple[float, int]]:
+    """Return the examples whose label is not the most probable one.
 
     Each comes with the label's probability relative to the mean for all examples with this label,
     because some options are harder to tell from the others.
     """
-    if method == "frequencies":  # all examples of a rare option would be suspicious
-        return []
-    p = np.exp(_cross_validated(scored, method))
-    values, found = question.values, []
-    for row, given, each in zip(rows, scored.targets.tolist(), p, strict=True):
-        expected = int(each.argmax())
-        if given not in (UNTOLD, expected):
-            label = SuspiciousLabel(
-                question=name,
-                row=row,
-                input=input_text(inputs[row]),
-                given=values[given],
-                expected=values[expected],
-                probability=float(each[given]),
-            )
-            usual = p[scored.targets == given, given].mean()
-            found.append((label.probability / float(usual), label))
-    return found
+    differs = (targets != UNTOLD) & (p.argmax(axis=1) != targets)
+    return [
+        (float(p[i, k] / p[targets == k, k].mean()), i)
+        for i, k in zip(np.flatnonzero(differs).tolist(), targets[differs].tolist(), strict=True)
+    ]
+
+
+def _cross_validated_rows(scored: _Scored, method: CalibrationMethod) -> _HeldOut:
+    told = np.flatnonzero(scored.targets != UNTOLD)
+    p = np.exp(_cross_validated(scored, method))[told]
+    return _HeldOut(p, scored.targets[told], np.full(len(told), True))
+
+
+def _automation(rows: _HeldOut) -> Automation | None:
+    if not len(rows.targets):
+        return None
+    return automation(rows.p.max(axis=1), rows.p.argmax(axis=1) == rows.targets)
 
 
 def _cost(scored: _Scored, method: CalibrationMethod) -> float:
@@ -734,25 +773,46 @@ def _groups(inputs: Iterable[Any]) -> NDArray[np.intp]:
     return np.array(found, dtype=np.intp)
 
 
-def _split(
-    targets: NDArray[np.intp], is_split: bool, certifies: NDArray[np.bool_] | None
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _split(targets: NDArray[np.intp], is_split: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the examples for the fit, and of those for certifying.
 
-    If `certifies` does not select them, a random half of the examples with a right answer
-    certifies. It must be a random sample of the rows, as the guarantees need. Halves with equal
-    shares of the options would not be one, nor halves in which copies stay together: if one text
-    has a quarter of the rows, its half has too many of them and the other half none. The halves are
-    the same in every run.
+    A random half of the examples with a right answer certifies. It must be a random sample of the
+    rows, as the guarantees need. Halves with equal shares of the options would not be one, nor
+    halves in which copies stay together: if one text has a quarter of the rows, its half has too
+    many of them and the other half none. The halves are the same in every run.
     """
     every = np.arange(len(targets))
     if not is_split:
         return every, np.arange(0)
     answered = np.flatnonzero(targets != UNTOLD)
-    if certifies is not None:
-        return np.flatnonzero(~certifies), np.flatnonzero(certifies & (targets != UNTOLD))
     held_out = np.random.default_rng(0).permutation(answered)[len(answered) // 2 :]
     return np.setdiff1d(every, held_out), np.sort(held_out)
+
+
+def _split_at_look(
+    targets: NDArray[np.intp], certifies: NDArray[np.bool_], preset: Sequence[int]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the indices for the fit and for certifying up to the last look.
+
+    Labels after the look must not improve the fit: a person can see the answers at the look, and
+    select the fit by going on until it makes none of these mistakes.
+    """
+    answered = targets != UNTOLD
+    held_out = np.flatnonzero(certifies & answered)
+    end = len(targets)
+    if reached := [look for look in preset if look <= len(held_out)]:
+        held_out = held_out[: reached[-1]]
+        end = int(held_out[-1]) + 1
+    return np.flatnonzero(~certifies & (~answered | (np.arange(len(targets)) < end))), held_out
+
+
+def _later(name: str, n_later: int, look: int, preset: Sequence[int]) -> str:
+    following = next((f" or {each:,}" for each in preset if each > look), "")
+    return (
+        f"{name}: {counted(n_later, 'label')} after the certificate with {look:,} random rows "
+        f"{'is' if n_later == 1 else 'are'} not used. To use every label, stop at exactly "
+        f"{look:,}{following} random rows"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -794,6 +854,7 @@ def _certified(
     risk: float,
     confidence: float,
     frequencies: tuple[float, ...] | None = None,
+    at_looks: bool = False,
 ) -> QuestionCalibration:
     """Return a calibration with the threshold and the sets of rows that it was not fitted on.
 
@@ -812,6 +873,7 @@ def _certified(
         risk=risk,
         confidence=confidence,
         parts=parts if each_option else rows.parts,
+        at_looks=at_looks,
     )
     return replace(
         fitted,
@@ -863,7 +925,7 @@ def _parts_of_labels(questions: Sequence[Question]) -> Iterator[tuple[str, range
 
 
 def _certified_labels(
-    labels: Sequence[_HeldOut], risk: float, confidence: float
+    labels: Sequence[_HeldOut], risk: float, confidence: float, at_looks: bool
 ) -> CertifiedThreshold:
     """Return the threshold above which few whole answers have a wrong label.
 
@@ -872,7 +934,8 @@ def _certified_labels(
     """
     sure = np.prod([each.p.max(axis=1) for each in labels], axis=0)
     right = np.all([each.p.argmax(axis=1) == each.targets for each in labels], axis=0)
-    return certify(sure, right, risk=risk, confidence=confidence, parts=labels[0].parts)
+    parts = labels[0].parts
+    return certify(sure, right, risk=risk, confidence=confidence, parts=parts, at_looks=at_looks)
 
 
 def _repeats(name: str, inputs: Sequence[Any], groups: NDArray[np.intp]) -> list[str]:
@@ -889,10 +952,12 @@ def _repeats(name: str, inputs: Sequence[Any], groups: NDArray[np.intp]) -> list
     ]
 
 
-def _nothing_certified(name: str, found: CertifiedThreshold | None) -> list[str]:
+def _nothing_certified(name: str, found: CertifiedThreshold | None, is_half: bool) -> list[str]:
     """Return a warning if no threshold was certified, with the number of examples that would do."""
     if found is None or found.threshold is not None:
         return []
+    if not is_half:
+        return [f"{name} (random rows): {found}"]
     half = f"{name} (the half of the rows that was not used for the fit): {found}"
     if found.needed is None:
         return [half]

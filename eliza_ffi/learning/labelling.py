@@ -41,10 +41,10 @@ from ..evidence.certificates import CertifiedThreshold
 from ..evidence.features import Feature
 from ..evidence.scoring import ScoringRule
 from .examples import ask_examples
-from .fitting import heads_of
+from .fitting import heads_of, suspicious_places
 from .heads import Group, features_of, fit_head
 from .self_training import feature_of_rows
-from .thresholds import certify, is_bounded
+from .thresholds import certify, is_bounded, looks
 
 MIN_LABELS = 6
 """The minimum number of labels for a head."""
@@ -59,11 +59,15 @@ AT_ONCE = 4
 
 
 class ReadRow(NamedTuple):
-    """A row's place among the rows to read, its state, and the model's log-probabilities."""
+    """A row's place among the rows to read, its state, and the model's log-probabilities.
+
+    `others` has the states and log-probabilities of further questions.
+    """
 
     place: int
     state: Floats
     own: Array
+    others: tuple[tuple[Floats, Array], ...] = ()
 
 
 def read_rows(
@@ -72,29 +76,38 @@ def read_rows(
     texts: Sequence[str],
     prompts: Mapping[str, Any],
     scoring: ScoringRule = "constrained",
+    others: Sequence[AskedQuestion] = (),
 ) -> Iterator[ReadRow]:
     """Yield the rows that the model can read, in order.
 
     `prompts` are the settings of the prompts, as for :func:`.settings_of_prompts`.
     """
     sample = sample_of(texts, N_SAMPLE)
-    how = settings_of_prompts(model.session, [question], prompts, inputs=sample)
-    hidden = WantedHidden(((feature_of_rows(features_of(heads_of(model))),),), (True,))
+    questions = [question, *others]
+    how = settings_of_prompts(model.session, questions, prompts, inputs=sample)
+    n = len(questions)
+    feature = feature_of_rows(features_of(heads_of(model)))
+    hidden = WantedHidden(((feature,),) * n, (True,) * n)
     for begin in range(0, len(texts), AT_ONCE):
         part = texts[begin : begin + AT_ONCE]
-        (scores,), usable = ask_examples(
+        scores, usable = ask_examples(
             model,
             part,
-            [question],
-            np.full((len(part), 1), True),
+            questions,
+            np.full((len(part), n), True),
             how,
             whole=scoring != "constrained",
             on_skip=lambda index, reason: None,
             hidden=hidden,
         )
-        for place, each in zip(np.flatnonzero(usable[:, 0]).tolist(), scores, strict=True):
-            assert each.hidden is not None
-            yield ReadRow(begin + place, each.hidden[0], each.log_probabilities(scoring))
+        places = np.flatnonzero(usable.all(axis=1)).tolist()
+        for place, *each in zip(places, *scores, strict=True):
+            (state, own), *further = (
+                (one.hidden[0], one.log_probabilities(scoring))
+                for one in each
+                if one.hidden is not None
+            )
+            yield ReadRow(begin + place, state, own, tuple(further))
 
 
 class Next(NamedTuple):
@@ -117,8 +130,10 @@ class LabelCounts:
     low, high : float
         An interval that contains the accuracy with the confidence of the labelling.
     certificate : CertifiedThreshold
-        The certificate from all random rows so far. It is an estimate: somebody who labels until
-        the certificate is good enough selects a lucky one.
+        The certificate at the last of the preset numbers of random rows; see
+        :func:`.thresholds.looks`. It does not change until the next one.
+    next_look : int or None
+        The number of random rows for the next certificate.
     """
 
     n_chosen: int
@@ -127,6 +142,7 @@ class LabelCounts:
     low: float
     high: float
     certificate: CertifiedThreshold
+    next_look: int | None
 
     @property
     def accuracy(self) -> float:
@@ -142,16 +158,24 @@ class Labelling:
     n_options : int
     risk, confidence : float
         Those of the certificate.
+
+    Attributes
+    ----------
+    looks : tuple of int
+        The numbers of random rows with a certificate.
     """
 
     def __init__(self, n_options: int, risk: float = 0.05, confidence: float = 0.9) -> None:
         self._n_options = n_options
         self._risk, self._confidence = risk, confidence
+        self.looks = looks(risk, confidence)
+        self._certificates: dict[int, CertifiedThreshold] = {}  # by the number of random rows
         self._states: list[Floats] = []
         self._own: list[Array] = []
         self._labels: dict[int, tuple[int, Kind]] = {}
         self._passed: set[int] = set()
         self._log_p: Array | None = None  # the answers of the head; None = to be fitted
+        self._taught: dict[int, Array] = {}  # and those of the rows of its fit, cross-validated
 
     @property
     def n_rows(self) -> int:
@@ -170,6 +194,8 @@ class Labelling:
         """Label a row with the index of an option or :data:`NO_OPTION`."""
         self._labels[row] = (option, kind)
         self._log_p = None if kind == "chosen" else self._log_p
+        if kind == "random" and (n := len(self._random())) in self.looks:
+            self._certificates[n] = self._certified()
 
     def skip(self, row: int) -> None:
         """Do not offer a row again."""
@@ -199,15 +225,44 @@ class Labelling:
 
     def counts(self) -> LabelCounts:
         """Return the counts and measurements so far."""
-        random = [row for row, (_, kind) in self._labels.items() if kind == "random"]
-        p = np.exp(self.log_probabilities()[random].reshape(-1, self._n_options))
-        right = p.argmax(axis=1) == [self._labels[row][0] for row in random]
-        n, n_right = len(random), int(right.sum())
+        n = len(self._random())
+        n_right = int(self._random_answers()[1].sum())
         low, high = interval(n_right, n, self._confidence)
-        certificate = certify(p.max(axis=1), right, risk=self._risk, confidence=self._confidence)
-        return LabelCounts(len(self._labels) - n, n, n_right, low, high, certificate)
+        reached = [look for look in self.looks if look <= n]
+        certificate = self._certificates[reached[-1]] if reached else self._certified()
+        following = next((look for look in self.looks if look > n), None)
+        n_chosen = len(self._labels) - n
+        return LabelCounts(n_chosen, n, n_right, low, high, certificate, following)
+
+    def _random(self) -> list[int]:
+        return [row for row, (_, kind) in self._labels.items() if kind == "random"]
+
+    def _random_answers(self) -> tuple[Array, NDArray[np.bool_]]:
+        """Return the probabilities of the answers to the random rows, and whether each is right."""
+        random = self._random()
+        p = np.exp(self.log_probabilities()[random].reshape(-1, self._n_options))
+        right = p.argmax(axis=1) == np.array([self._labels[row][0] for row in random])
+        return p.max(axis=1), right
+
+    def _certified(self) -> CertifiedThreshold:
+        risk, confidence = self._risk, self._confidence
+        return certify(*self._random_answers(), risk=risk, confidence=confidence, at_looks=True)
+
+    def suspicious(self) -> list[int]:
+        """Return the rows whose label may be wrong, the most suspicious first.
+
+        The model has learned from none of them when it answers (cross-validation).
+        """
+        log_p = self.log_probabilities().copy()
+        for row, each in self._taught.items():
+            log_p[row] = each
+        rows = [row for row, (option, _) in self._labels.items() if option != NO_OPTION]
+        targets = np.array([self._labels[row][0] for row in rows], dtype=np.intp)
+        found = suspicious_places(np.exp(log_p[rows]), targets) if rows else []
+        return [rows[place] for _, place in sorted(found)]
 
     def _fitted(self) -> Array:
+        self._taught = {}
         own = np.array(self._own).reshape(-1, self._n_options)
         taught = [
             (row, option)
@@ -222,6 +277,7 @@ class Labelling:
         fit = fit_head(
             states[None, rows], options, {group: 1.0}, self._n_options, sources=own[None, rows]
         )
+        self._taught = dict(zip(rows.tolist(), fit.log_probabilities, strict=True))
         return fit.head.log_probabilities(states[None], fit.source_weights[0] * own)
 
     def _chosen(self, free: NDArray[np.intp]) -> int:

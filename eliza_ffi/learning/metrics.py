@@ -13,6 +13,7 @@ NLL               mean of -log p_y
 Brier             mean of the sum over options c of (p_c - [c = y])^2         Brier 1950
 ECE               sum over bins b of n_b / n abs(accuracy_b - p_b)            Naeini et al. 2015
 coverage          share of examples whose answer has a probability >= t       Geifman, El-Yaniv 2017
+automated         largest coverage at which at most 5 % of the answers are wrong
 flips             share of examples whose answer depends on the order
 level error       mean of abs(sum over levels i of i p_i - y)
 ================  ==========================================================  ====================
@@ -41,6 +42,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..decisions.probabilities import Array
+from ..evidence.certificates import Automation
 
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """The probability thresholds of a report's coverage table."""
@@ -127,6 +129,8 @@ class QuestionReport:
     bins : tuple of Bin
         The reliability diagram.
     coverage : tuple of CoveragePoint
+    automated : Automation
+        How many of the answers could be given without a person.
     certified : CoveragePoint or None
         The answers above the certified threshold of the calibration. None without one.
     sets : SetReport or None
@@ -157,6 +161,7 @@ class QuestionReport:
     level_error: float | None
     bins: tuple[Bin, ...]
     coverage: tuple[CoveragePoint, ...]
+    automated: Automation
     certified: CoveragePoint | None = None
     sets: SetReport | None = None
     by_option: tuple[OptionReport, ...] = ()

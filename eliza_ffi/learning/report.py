@@ -37,6 +37,7 @@ from . import metrics
 from .examples import OnSkip, Progress, ask_examples, is_made
 from .metrics import CoveragePoint, OptionReport, QuestionReport, SetReport
 from .pictures import draw_coverage, draw_reliability
+from .thresholds import automation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -101,7 +102,12 @@ class DecisionReport:
         metrics = text_table([_HEAD, *map(_metrics_row, shown)], left=2, width=width)
         shares = text_table([["question", *thresholds], *map(_coverage_row, shown)], width=width)
         head = wrap(printable(settings), width)
-        parts = [f"{head}\n", f"{metrics}\n", wrap(caption, width), shares]
+        automated = (
+            "At 5 % error: how many answers can be automated if at most 5 % of them may be wrong, "
+            "with a 90 % interval"
+        )
+        tables = [f"{metrics}\n", f"{wrap(automated, width)}\n", wrap(caption, width), shares]
+        parts = [f"{head}\n", *tables]
         notes = [line for each in self.questions if (line := _risk_line(each))]
         notes += [f"Warning: {reason}" for reason in self.overall.warnings]
         return "\n".join([*parts, *(f"\n{wrap(printable(note), width)}" for note in notes)])
@@ -318,6 +324,7 @@ def _of_answers(probabilities: Array, right: NDArray[np.bool_], bins: int) -> di
         "ece": metrics.calibration_error(diagram),
         "bins": diagram,
         "coverage": metrics.coverage(probabilities, right),
+        "automated": automation(probabilities, right),
         "probabilities": probabilities,
         "right": right,
     }
@@ -385,7 +392,7 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
 
 
 _HEAD = (
-    *("question", "kind", "n", "accuracy", "majority"),
+    *("question", "kind", "n", "accuracy", "at 5 % error", "majority"),
     *("macro-F1", "NLL", "Brier", "ECE", "flips", "level error"),
 )
 
@@ -397,6 +404,7 @@ def _metrics_row(report: QuestionReport) -> list[str]:
         report.kind,
         str(report.n),
         f"{report.accuracy:.1%}",
+        str(report.automated),
         f"{report.majority:.1%}",
         *(f"{figure:.3f}" for figure in figures),
         "-" if report.flips is None else f"{report.flips:.1%}",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..decisions.prompts import input_text
@@ -21,27 +23,36 @@ MAX_ROWS = 1000
 
 ROW, KIND = "row", "kind"
 
+KINDS = ("chosen", "random")
+
 
 class Label(NamedTuple):
     """A labelled row: its number, its answer, and its kind, ``chosen`` or ``random``.
 
-    The answer is empty if every option is wrong, and None if the row was skipped. An input that is
-    in no table has the number None.
+    The answer is empty if every option is wrong, and None if the question was skipped. An input
+    that is in no table has the number None. `others` has the answers to further questions, as far
+    as they were asked.
     """
 
     row: int | None
     answer: str | None
     kind: str
     input: str = ""  # of a row with a number: that of the table
+    others: tuple[str | None, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str | None, ...]:
+        return (self.answer, *self.others)
 
 
 class LabelFile:
-    """The labels of one question in a file that other programs can read.
+    """The labels of a table's rows in a file that other programs can read.
 
-    Its columns are the number of the row in the table, the input, the answer under the question's
-    name, and the kind: ``chosen`` or ``random``, with the suffix ``, none`` or ``, skipped`` if the
-    answer is missing. A killed process loses no label, because every line is written to the disk
-    before the next row is shown. If a row is labelled again, the later label counts, but its kind
+    Its columns are the number of the row in the table, the input, the answers under the questions'
+    names, and the kind: ``chosen`` or ``random``, with the suffix ``, none`` or ``, skipped`` for
+    each missing answer in turn. A killed process loses no answer, because every line is written to
+    the disk before the next question is asked. With several questions, each further answer repeats
+    the line with one answer more. If a row is labelled again, the later label counts, but its kind
     is that of the first: a random row stays one.
 
     Parameters
@@ -52,6 +63,8 @@ class LabelFile:
         The names of the columns of the inputs and of the answers.
     answers : sequence of str
         The possible answers.
+    others : mapping
+        The possible answers to further questions, by name.
     inputs : mapping or None
         The texts of the rows, by number. None if the table is not known.
 
@@ -71,14 +84,16 @@ class LabelFile:
         question: str,
         answers: Sequence[str],
         inputs: Mapping[int, str] | None = None,
+        others: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         self.path = path
         self._inputs = inputs
+        self._answers = [answers, *others.values()]
         self._rows = {text: number for number, text in reversed([*(inputs or {}).items()])}
         self._file = path.open("a+b", buffering=0)
         try:
             lock(self._file, path)
-            self._begin([ROW, column, question, KIND], answers)
+            self._begin([ROW, column, question, *others, KIND])
         except BaseException:
             self._file.close()
             raise
@@ -88,20 +103,22 @@ class LabelFile:
 
     def add(self, label: Label) -> None:
         """Append a label, and wait until the disk has it."""
-        row, answer, kind, text = label
+        row, answer, kind, text, others = label
         if row is None:
             row = self._rows.get(text)
         elif self._inputs is not None:
             text = self._inputs[row]
         kind = self._kinds.get(_key(Label(row, answer, kind, text)), kind)
-        suffix = ", skipped" if answer is None else "" if answer else ", none"
+        given = [each or "" for each in label.answers]
+        given += [""] * (len(self._answers) - len(given))
+        reasons = ["skipped" if each is None else "none" for each in label.answers if not each]
         end = self._file.seek(0, os.SEEK_END)
         try:
-            self._write(["" if row is None else row, text, answer or "", kind + suffix])
+            self._write(["" if row is None else row, text, *given, ", ".join([kind, *reasons])])
         except BaseException:
             self._file.truncate(end)
             raise
-        self._note(Label(row, answer, kind, text), end)
+        self._note(Label(row, answer, kind, text, others), end)
 
     def _note(self, label: Label, begin: int) -> None:
         self.labels.append(label)
@@ -119,7 +136,7 @@ class LabelFile:
             del self._kinds[_key(label)]
         return label
 
-    def _begin(self, columns: list[str], answers: Sequence[str]) -> None:
+    def _begin(self, columns: list[str]) -> None:
         self.labels: list[Label] = []
         self._ends: list[int] = []
         self._kinds: dict[int | str, str] = {}
@@ -134,7 +151,7 @@ class LabelFile:
             if len(cells) != len(columns) and n_lines == len(lines) and begin:
                 break  # the system stopped while the line was written
             if begin:
-                self._note(self._read(cells, answers), begin)
+                self._note(self._read(cells), begin)
             elif cells != columns:
                 raise InvalidArgumentError(
                     f"{self.path} has the columns {', '.join(cells)}, expected "
@@ -145,16 +162,17 @@ class LabelFile:
         if not begin:
             self._write(columns)
 
-    def _read(self, cells: Sequence[str], answers: Sequence[str]) -> Label:
+    def _read(self, cells: Sequence[str]) -> Label:
         place = f"{self.path}, label {len(self.labels) + 1}"
-        number, input, answer, kind = cells if len(cells) == 4 else ("?", "", "", "")
+        n = len(self._answers)
+        number, input, *given, kinds = cells if len(cells) == n + 3 else ("?", "", "")
         row = int(number) if number.isdecimal() else None
         expected: str | None = input
         if row is not None and self._inputs is not None:
             expected = self._inputs.get(row)
         if expected is None or (number and row is None):
             raise InvalidArgumentError(
-                f"{place}: expected the number of a row of the table and three more fields, got "
+                f"{place}: expected the number of a row of the table and {n + 2} more fields, got "
                 f"{', '.join(cells)!r:.80}"
             )
         if expected != input:
@@ -162,17 +180,29 @@ class LabelFile:
                 f"{place}: row {number} of the table has another input now: the table has changed "
                 f"since it was labelled"
             )
-        kind, _, rest = kind.partition(", ")
-        if answer not in (*answers, ""):
+        for answer, options in zip(given, self._answers, strict=True):
+            if answer not in (*options, ""):
+                raise InvalidArgumentError(
+                    f"{place}: {answer!r} is none of the answers {', '.join(map(repr, options))}"
+                )
+        kind, *reasons = kinds.split(", ")
+        if kind not in KINDS:
             raise InvalidArgumentError(
-                f"{place}: {answer!r} is none of the answers {', '.join(map(repr, answers))}"
+                f"{place}: expected the kind {' or '.join(KINDS)}, got {kind!r:.80}"
             )
-        return Label(row, None if rest == "skipped" else answer, kind, input)
+        answers: list[str | None] = []
+        for answer in given:
+            if answer or reasons:
+                answers.append(answer or {"none": ""}.get(reasons.pop(0)))
+        first, *others = answers or [""]
+        return Label(row, first, kind, input, tuple(others))
 
     def _write(self, cells: Sequence[object]) -> None:
         line = io.StringIO(newline="")
         csv.writer(line, lineterminator="\n").writerow(cells)
-        self._file.write(line.getvalue().encode("utf-8"))
+        data = line.getvalue().encode("utf-8")
+        if self._file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         os.fsync(self._file.fileno())
 
 

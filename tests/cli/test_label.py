@@ -11,12 +11,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command import Run
 
+from eliza_ffi.learning.thresholds import looks
 from eliza_ffi.library.loading import Library
+from eliza_ffi.tables.label_file import LabelFile
 
 ASKED = ["--ask", "What is wanted?", "--option", "search", "--option", "email", "--name", "wanted"]
 COMMAND = ["label", "in.csv", "--column", "body", "--output", "labels.csv", *ASKED]
@@ -76,26 +79,29 @@ def test_every_row_can_be_labelled_and_the_file_is_one_for_calibrate(
 
 
 def test_only_random_rows_of_a_file_of_labels_measure(run: Run) -> None:
-    rows = [[str(i), f"{('search the web', 'write a mail')[i % 2]} {i}"] for i in range(60)]
     with Path("labels.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["row", "body", "wanted", "kind"])
-        for i, row in enumerate(rows):
-            kind = "random" if i < 25 else "random, none" if i < 27 else "chosen"
-            table.writerow([*row, "" if "none" in kind else ("search", "email")[i % 2], kind])
+        for i in range(58):
+            text, answer = (("search the web", "search"), ("write a mail", "email"))[i // 2 % 2]
+            is_none = i in (49, 51)
+            kind = ("chosen", "random, none" if is_none else "random")[i % 2]
+            table.writerow([i, f"{text} {i}", "" if is_none else answer, kind])
     given = ["labels.csv", "--column", "body", *ASKED]
     report = json.loads(run("evaluate", *given, "--json").out)
-    assert report["questions"][0]["n"] == 25
+    assert report["questions"][0]["n"] == 27
     out, err = run("calibrate", *given, "--risk", "0.4", "--json", "--output", "c.json")
-    assert json.loads(out)["wanted"]["threshold"]["n"] == 25
-    assert json.loads(out)["wanted"]["examples"] == 33
-    assert "2 random rows without an answer cannot be certified" in " ".join(err.split())
+    look = max(each for each in looks(0.4, 0.9) if each <= 27)
+    assert json.loads(out)["wanted"]["threshold"]["n"] == look == 20
+    assert json.loads(out)["wanted"]["examples"] == 20  # the chosen rows before the look
+    err = " ".join(err.split())
+    assert "16 labels after the certificate with 20 random rows are not used" in err
+    assert "2 random rows without an answer cannot be certified" in err
 
 
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        (["--predicate", "It is urgent."], 2, "label needs one question with one answer"),
         (["--risk", "0"], 2, "--risk must be above 0 and below 1"),
         (["--output", "nowhere/labels.csv"], 1, "nowhere"),
         (["--column", "subject"], 1, "no column 'subject'"),
@@ -104,6 +110,103 @@ def test_only_random_rows_of_a_file_of_labels_measure(run: Run) -> None:
 def test_wrong_arguments(run: Run, more: list[str], code: int, message: str) -> None:
     assert message in run(*COMMAND, *more, code=code).err
     assert not Path("labels.csv").exists()
+
+
+def test_a_row_asks_every_question_and_each_key_can_be_undone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = [*COMMAND, "--predicate", "It is urgent.", "--name", "urgent"]
+    press(monkeypatch, "1", "2", "n", "q")
+    out = run(*two).out
+    assert "wanted: 0 labels" in out
+    assert "urgent: 0 labels" in out
+    head, *lines = labels()
+    assert head == ["row", "body", "wanted", "urgent", "kind"]
+    assert [line[2:] for line in lines] == [
+        ["search", "", "chosen"],
+        ["search", "false", "chosen"],
+        ["", "", "random, none"],  # the second question is still open
+    ]
+    press(monkeypatch, "s", "u", "u", "u", "q")
+    run(*two)
+    assert labels() == [head, lines[0]]
+    press(monkeypatch, "1", "2", "1", "q")
+    run(*two)
+    assert [line[2:] for line in labels()[2:]] == [
+        ["search", "true", "chosen"],
+        ["email", "", "random"],
+        ["email", "true", "random"],
+    ]
+    given = ["labels.csv", "--column", "body", *ASKED, "--predicate", "It is urgent."]
+    assert (
+        json.loads(run("evaluate", *given, "--name", "urgent", "--json").out)["overall"]["n"] == 2
+    )
+
+
+def test_suspicious_labels_are_shown_again_without_the_models_answer(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model would persuade people otherwise."""
+    rows = {}
+    for line in Path("in.csv").read_text(encoding="utf-8").splitlines()[1:]:
+        rows[line] = "search" if line.startswith("search") else "email"
+    wrong = list(rows)[12]
+    with Path("labels.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["row", "body", "wanted", "kind"])
+        for number, (text, answer) in enumerate(rows.items(), 1):
+            given = "email" if text == wrong else answer
+            table.writerow([number, text, given, ("chosen", "random")[number // 2 % 2]])
+    press(monkeypatch, "9", "1")
+    out = run(*COMMAND).out
+    shown = out[out.index("1 label may be wrong. Please look again:") :]
+    assert wrong in shown
+    assert "your label: email" in shown
+    assert "the model:" not in shown
+    assert "'9' is no answer: 1 to 2, n none fits   k keep" in shown
+    assert len(labels()) == 32
+    assert labels()[-1] == ["13", wrong, "search", "chosen"]
+    assert "30 labels. To fit" in out
+    given = ["labels.csv", "--column", "body", *ASKED]
+    press(monkeypatch, "k")
+    assert "may be wrong" not in run(*COMMAND).out
+    assert json.loads(run("evaluate", *given, "--json").out)["overall"]["n"] == 15
+
+
+def write_labels(*lines: str) -> None:
+    Path("labels.csv").write_text("\n".join(["row,body,wanted,kind", *lines, ""]), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1,something else,search,random", "label 1: row 1 of the table has another input now"),
+        ("99,search the web for cats 0,search,random", "expected the number of a row"),
+        ("1,search the web for cats 0,fax,random", "'fax' is none of the answers 'search', 'emai"),
+    ],
+)
+def test_a_file_that_does_not_match_the_table_is_left_alone(
+    run: Run, line: str, message: str
+) -> None:
+    write_labels(line)
+    before = Path("labels.csv").read_bytes()
+    assert message in " ".join(run(*COMMAND, code=1).err.split())
+    assert Path("labels.csv").read_bytes() == before
+
+
+def test_a_second_session_on_the_same_file_is_rejected(run: Run) -> None:
+    rows = {1: "search the web for cats 0"}
+    with closing(LabelFile(Path("labels.csv"), "body", {"wanted": ("search", "email")}, rows)):
+        err = " ".join(run(*COMMAND, code=1).err.split())
+    assert "another process is writing labels.csv" in err
+
+
+def test_the_labels_cannot_replace_the_table_or_a_folder(run: Run) -> None:
+    before = Path("in.csv").read_bytes()
+    assert "in.csv is the input" in run(*COMMAND, "--output", "in.csv", code=1).err
+    Path("folder").mkdir()
+    assert "Cannot write to a folder" in run(*COMMAND, "--output", "folder", code=1).err
+    assert Path("in.csv").read_bytes() == before
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")

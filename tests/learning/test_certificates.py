@@ -20,6 +20,7 @@ from eliza_ffi.decisions.questions import Choice, MultiLabel
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.evidence import Calibration
 from eliza_ffi.learning import calibrate, evaluate
+from eliza_ffi.learning.thresholds import looks
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -103,7 +104,7 @@ def test_only_random_rows_certify(scripted_model: MakeModel) -> None:
         model, QUESTION, rows, method="none", risk=0.2, random=range(40, 240)
     ).questions[0]
     assert with_random.threshold is not None
-    assert with_random.threshold.n == 200
+    assert with_random.threshold.n == max(n for n in looks(0.2, 0.9) if n <= 200)
     assert with_random.threshold.threshold is not None
     half = calibrate(model, QUESTION, rows, method="none", risk=0.2, on_warning=str).questions[0]
     assert half.threshold is not None
@@ -111,6 +112,32 @@ def test_only_random_rows_certify(scripted_model: MakeModel) -> None:
     assert half.threshold.coverage < with_random.threshold.coverage
     with pytest.raises(InvalidArgumentError, match="random needs risk"):
         calibrate(model, QUESTION, rows, method="none", random=[1])
+
+
+def test_labels_after_the_last_look_change_nothing(scripted_model: MakeModel) -> None:
+    source = Source.of()
+    rows, random = source.draw(150, seed=2), range(1, 150, 2)
+    look = max(n for n in looks(0.3, 0.9) if n <= len(random))
+    end = random[look - 1] + 1
+    assert 40 < end < 140
+    wrong = [(text, OPTIONS[OPTIONS.index(answer) - 1]) for text, answer in rows[end:]]
+    reasons: list[str] = []
+    fitted = [
+        calibrate(
+            scripted_model(source.z),
+            QUESTION,
+            each,
+            method="temperature",
+            risk=0.3,
+            random=[i for i in random if i < len(each)],
+            on_warning=reasons.append,
+        )
+        for each in (rows, [*rows[:end], *wrong], rows[:end])
+    ]
+    assert fitted[0] == fitted[1] == fitted[2]
+    later = [each for each in reasons if "after the certificate" in each]
+    assert len(later) == 2
+    assert f"{150 - end} labels after the certificate with {look} random rows" in later[0]
 
 
 RARE = Choice("Which?", ["common", "rare"], name="kind")

@@ -9,6 +9,7 @@ import pytest
 
 from eliza_ffi.decisions.probabilities import log_softmax
 from eliza_ffi.learning.labelling import NO_OPTION, Labelling, interval
+from eliza_ffi.learning.thresholds import certify, looks
 
 N_OPTIONS = 3
 
@@ -150,6 +151,71 @@ def test_the_interval_is_that_of_clopper_and_pearson() -> None:
         (45, 50, 0.8012, 0.9605),
     ):
         assert interval(n_right, n, 0.9) == pytest.approx((low, high), abs=1.1e-3)
+
+
+def share_of_certificates(rate: float, at_looks: bool, n_runs: int) -> float:
+    """Return how many people who label until there is a certificate find one within 300 rows.
+
+    The share `rate` of the answers is wrong, whatever their probability, and the risk is 0.3.
+    """
+    rng = np.random.default_rng(0)
+    stops = looks(0.3, 0.9) if at_looks else range(20, 301, 7)
+    n_found = 0
+    for _ in range(n_runs):
+        p, right = 1 / (1 + np.exp(-rng.uniform(-1, 9, 300))), rng.random(300) >= rate
+        n_found += any(
+            certify(p[:n], right[:n], risk=0.3, at_looks=at_looks).threshold is not None
+            for n in stops
+            if n <= 300
+        )
+    return n_found / n_runs
+
+
+def test_a_certificate_holds_for_people_who_stop_when_they_like_it() -> None:
+    """With an error rate just above the risk, every certificate is wrong.
+
+    The bound for a fixed number of rows breaks the promise in more than the allowed 10 % of runs.
+    """
+    assert share_of_certificates(0.3001, True, n_runs=200) <= 0.1
+    assert share_of_certificates(0.3001, False, n_runs=150) > 0.1
+    assert share_of_certificates(0.1, True, n_runs=50) > 0.9
+
+
+def test_the_certificate_changes_only_at_looks() -> None:
+    states, right = clusters(80)
+    labelling = labelling_of(states, own_answers(right, sure=3.0), risk=0.4)
+    first, second, *_ = looks(0.4, 0.9)
+    seen = {}
+    while (counts := labelling.counts()).n_random <= second:
+        seen[counts.n_random] = counts
+        found = labelling.next()
+        assert found is not None
+        labelling.label(found.row, int(right[found.row]), found.kind)
+    assert all(seen[n].certificate.threshold is None for n in range(first))
+    assert all(seen[n].certificate.needed == first for n in range(10, first))
+    assert seen[first].certificate.n == first
+    assert all(seen[n].certificate is seen[first].certificate for n in range(first, second))
+    assert seen[second].certificate.n == second
+    assert (seen[0].next_look, seen[first].next_look) == (first, second)
+    labelling.take_back(labelling._random()[-1])
+    assert labelling.counts().n_random == second
+    labelling.take_back(labelling._random()[-1])
+    assert labelling.counts().certificate is seen[first].certificate
+
+
+def test_labels_that_differ_from_the_other_rows_are_suspicious() -> None:
+    states, right = clusters(120)
+    labelling = labelling_of(states, own_answers(right, 0.3))
+    given = right.copy()
+    for _ in range(60):
+        found = labelling.next()
+        assert found is not None
+        n = len(labelling._labels)
+        if n in (20, 33, 47):  # random and chosen rows
+            given[found.row] = (right[found.row] + 1) % N_OPTIONS
+        labelling.label(found.row, int(given[found.row]), found.kind)
+    assert sorted(labelling.suspicious()) == np.flatnonzero(given != right).tolist()
+    assert Labelling(N_OPTIONS).suspicious() == []
 
 
 def test_the_interval_of_the_accuracy_holds_while_rows_are_chosen() -> None:

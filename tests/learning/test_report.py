@@ -235,7 +235,15 @@ def test_the_tables_have_a_row_for_each_question_and_for_all(
     names = ["question", "tone", "urgent", "mood", "all"]
     assert [line.split()[0] for line in lines[:5]] == names
     assert lines[1].split() == [
-        *("tone", "choice", "4", "75.0%", "50.0%", "0.556"),
+        *(
+            "tone",
+            "choice",
+            "4",
+            "75.0%",
+            *str(report.questions[0].automated).split(),
+            "50.0%",
+            "0.556",
+        ),
         *(f"{getattr(report.questions[0], name):.3f}" for name in ("nll", "brier", "ece")),
         *("0.0%", "-"),
     ]
@@ -252,6 +260,8 @@ def test_the_json_contains_every_metric(report: DecisionReport) -> None:
     tone = content["questions"][0]
     assert tone["confusion"] == [[2, 0, 0], [0, 0, 0], [0, 1, 1]]
     assert tone["coverage"][0] == {"threshold": 0.0, "coverage": 1.0, "accuracy": 0.75}
+    assert tone["automated"] == vars(report.questions[0].automated)
+    assert tone["automated"]["accuracy"] == 0.75
     assert len(tone["bins"]) == 10
     probability = pytest.approx(0.7)
     bin = {"low": 0.6, "high": 0.7, "n": 1, "probability": probability, "accuracy": 1.0}

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.evidence.certificates import ConformalSets
+from eliza_ffi.evidence.certificates import Automation, ConformalSets
 from eliza_ffi.learning import thresholds
-from eliza_ffi.learning.thresholds import GRID, STARTS, certify, conformal
+from eliza_ffi.learning.thresholds import GRID, STARTS, automation, certify, conformal
 
 Array = NDArray[np.float64]
 
@@ -140,6 +140,32 @@ def test_the_error_above_certified_thresholds_rarely_exceeds_the_risk(name: str)
     assert too_wrong <= most_successes(N_DRAWS, 0.1)
     if population.is_certifiable:
         assert len(certified) >= 0.6 * N_DRAWS
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30))
+def test_the_automated_share_is_the_largest_with_few_errors(rows: list[tuple[int, bool]]) -> None:
+    p, right = np.array([each / 5 for each, _ in rows]), np.array([each for _, each in rows])
+    found = automation(p, right, risk=0.3)
+    shares = [0.0]
+    for threshold in set(p.tolist()):
+        above = p >= threshold
+        if (~right[above]).sum() <= 0.3 * above.sum():
+            shares.append(float(above.mean()))
+    assert found.share == max(shares)
+    assert found.accuracy == right.mean()
+    assert 0 <= found.low <= found.share <= found.high <= 1
+    assert Automation.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+@pytest.mark.parametrize(("name", "risk"), [("calibrated", 0.1), ("useless", 0.45)])
+def test_the_interval_of_the_automated_share_holds(name: str, risk: float) -> None:
+    """The share itself is too large if the probabilities say nothing, but the interval is not."""
+    population = POPULATIONS[name]
+    rng = np.random.default_rng(3)
+    true = max((population.values >= t).mean() for t in GRID if population.error_above(t) <= risk)
+    found = [automation(*population.draw(rng, 200), risk=risk) for _ in range(100)]
+    inside = sum(each.low <= true + 0.01 and true - 0.01 <= each.high for each in found)
+    assert inside >= 100 - most_successes(100, 0.1)
 
 
 def test_more_rows_certify_more_answers_on_average() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,64 @@ def test_a_later_label_of_a_row_counts_and_keeps_the_kind_of_the_first(path: Pat
         "in no table": "no, never",
     }
     assert rows.kinds == ["chosen", "random", "chosen", "chosen"]
+
+
+def test_each_answer_about_a_row_is_written_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    others = {"team": ("bugs", "billing")}
+
+    def two() -> LabelFile:
+        return LabelFile(path, "text", "urgent", ANSWERS, ROWS, others)
+
+    steps = [
+        Label(7, None, "random", "é"),
+        Label(7, None, "random", "é", ("bugs",)),
+        Label(1, "yes", "chosen", "first"),
+        Label(1, "yes", "chosen", "first", ("",)),
+        Label(1, "", "chosen", "first", (None,)),
+    ]
+    for n, step in enumerate(steps, 1):
+        file = two()
+        file.add(step)
+        file.close()
+        file = two()
+        assert file.labels == steps[:n]
+        file.close()
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "row,text,urgent,team,kind"
+    assert lines[2] == '7,é,,bugs,"random, skipped"'
+    assert lines[-2:] == ['1,first,yes,,"chosen, none"', '1,first,,,"chosen, none, skipped"']
+    rows = LabelledRows(open_table(path), "text", (), {"team": "team"})
+    assert [text for text, _ in rows] == ["é", "first"]
+    assert rows.kinds == ["random", "chosen"]
+    with pytest.raises(InvalidArgumentError, match="expected row, text, urgent, kind"):
+        opened(path)
+    file = two()
+    assert [file.take_back() for _ in steps] == steps[::-1]
+    file.close()
+
+
+def test_a_line_of_an_unknown_kind_is_rejected(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"random", b"guess"))
+    with pytest.raises(InvalidArgumentError, match="label 2: expected the kind chosen or random"):
+        opened(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits on the size of files")
+def test_a_label_that_is_written_in_part_leaves_no_trace(path: Path) -> None:
+    import resource
+
+    before = path.read_bytes()
+    file = opened(path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 3, limits[1]))
+        with pytest.raises(OSError, match=r"No space left.*labels\.csv"):
+            file.add(LABELS[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before and file.labels == LABELS
+    file.close()
 
 
 def test_a_label_that_cannot_be_written_leaves_the_file_as_it_was(
