@@ -1,16 +1,22 @@
 """Compare the rows that `eliza-ffi label` chooses with random rows: a simulated person labels both.
 
-    python -m bench.labelling [--model minilm] [--seeds 5]
+    python -m bench.labelling [--model minilm] [--seeds 5] [--runs 200] \\
+        [--plot bench/results/labelling.svg]
 
 The rows of each data set are divided at random into two parts. The person labels rows of the first
 part. The accuracy is that of a head that learned from the labels, on the second part. Random rows
 that only measure are not counted.
+
+Then people label random rows, and rows that teach the model, until there is a certificate. Its
+promise is broken if more of the certified answers are wrong in all rows that did not teach.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -22,6 +28,7 @@ from eliza_ffi import Model
 from eliza_ffi.learning.labelling import Labelling, read_rows
 
 from .answers.datasets import load
+from .parts.charts import OURS, SERVER, Panel, Scale, picture
 
 DATA = ("trec", "spam", "sentiment", "ratings", "tickets")
 N_ROWS = 700
@@ -30,8 +37,11 @@ N_ROWS = 700
 N_POOL = 300
 """How many of them may be labelled; two thirds of a smaller data set."""
 
-CHOSEN, RANDOM = (10, 20, 40), (0, 20, 40, 60)
+CHOSEN, RANDOM = (10, 20, 30, 40), (0, 10, 20, 30, 40, 60)
 """The numbers of labels."""
+
+RISK = 0.1
+"""The risk of the certificates."""
 
 
 class Rows(NamedTuple):
@@ -50,8 +60,9 @@ def read(model: Model, name: str) -> Rows:
     data = load(name)
     rows = [*data.train, *data.test][:N_ROWS]
     texts = [text for text, _ in rows]
-    places, states, own = zip(*read_rows(model, data.question, texts, {}), strict=True)
-    return Rows(np.stack(states), np.stack(own), np.array(data.targets(rows))[list(places)])
+    found = list(read_rows(model, data.question, texts, {}))
+    right = np.array(data.targets(rows))[[each.place for each in found]]
+    return Rows(np.stack([each.state for each in found]), np.stack([e.own for e in found]), right)
 
 
 def accuracy(labelled: Rows, others: Rows) -> float:
@@ -78,15 +89,64 @@ def chosen_rows(pool: Rows, n: int) -> list[int]:
     return chosen
 
 
+def certified_error(rows: Rows, seed: int) -> float | None:
+    """Return the error rate of the certified answers of a person who stops at the first one.
+
+    None if no certificate comes before half of the rows have a label.
+    """
+    rows = rows.at(np.random.default_rng(seed).permutation(len(rows.right)))
+    labelling = Labelling(rows.own.shape[1], RISK)
+    for state, own in zip(rows.states, rows.own, strict=True):
+        labelling.add_row(state, own)
+    looks = labelling.looks
+    for row, option in enumerate(rows.right[: len(rows.right) // 2].tolist()):
+        labelling.label(row, option, "random" if row % 2 else "chosen")
+        n_random = (row + 1) // 2
+        if row % 2 and n_random in looks:
+            threshold = labelling.counts().certificate.threshold
+            if threshold is not None:
+                untaught = np.ones(len(rows.right), dtype=bool)
+                untaught[:row:2] = False
+                log_p = labelling.log_probabilities()
+                above = untaught & (np.exp(log_p.max(axis=1)) >= threshold)
+                return float((log_p.argmax(axis=1) != rows.right)[above].mean())
+    return None
+
+
+def draw(found: Mapping[str, Mapping[str, list[float]]], path: str) -> None:
+    """Draw the mean accuracy over the number of labels."""
+    ticks = {n: str(n) for n in RANDOM}
+    means = {label: fmean(map(fmean, by_name.values())) for label, by_name in found.items()}
+    low, high = min(means.values()) - 0.02, max(means.values()) + 0.02
+    tens = [i / 50 for i in range(51) if low <= i / 50 <= high]
+    panel = Panel(
+        "Accuracy over the number of labels",
+        Scale("labels", ticks, 0, max(RANDOM)),
+        Scale("mean of five data sets", {y: f"{y:.0%}" for y in tens}, low, high),
+    )
+    none = (0.0, means["0 random"])
+    lines = {"random": (RANDOM[1:], SERVER), "chosen": (CHOSEN, OURS)}
+    for kind, (numbers, colour) in lines.items():
+        points = [none, *((float(n), means[f"{n} {kind}"]) for n in numbers)]
+        panel.line(points, colour)
+        panel.label(points[-1], kind, colour, "end", -10)
+    Path(path).write_text(picture([panel], panel.title), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=200, help="how many people get a certificate")
+    parser.add_argument("--plot", metavar="FILE", help="draw the accuracies into FILE, as SVG")
     arguments = parser.parse_args()
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    errors: list[float | None] = []
     with Model(fetch(arguments.model), n_threads=1) as model:
         for name in DATA:
             rows = read(model, name)
+            n_runs = arguments.runs // len(DATA)
+            errors += [certified_error(rows, seed) for seed in range(n_runs)]
             n_pool = min(N_POOL, 2 * len(rows.right) // 3)
             for seed in range(arguments.seeds):
                 order = np.random.default_rng(seed).permutation(len(rows.right))
@@ -96,6 +156,17 @@ def main() -> None:
                 chosen = chosen_rows(pool, max(CHOSEN))
                 for n in CHOSEN:
                     found[f"{n} chosen"][name].append(accuracy(pool.at(chosen[:n]), others))
+    worst = min(
+        (fmean(found[f"{n} chosen"][name]) - fmean(found[f"{n} random"][name]), n, name)
+        for n in CHOSEN
+        for name in DATA
+    )
+    print("Chosen minus random labels, at worst {:+.3f} ({} labels of {})".format(*worst))
+    certified = [error for error in errors if error is not None]
+    broken = sum(error > RISK for error in certified)
+    print(f"{len(certified)} of {len(errors)} people got a certificate, {broken} a wrong one")
+    if arguments.plot is not None:
+        draw(found, arguments.plot)
     print(f"{'labels':12}" + "".join(f"{each:>11}" for each in (*DATA, "mean")))
     for label, by_name in found.items():
         means = [fmean(by_name[name]) for name in DATA]
