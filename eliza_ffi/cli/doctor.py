@@ -48,6 +48,9 @@ EXTRAS = {
 }
 """The purpose of each extra, and the packages to look for; pyproject.toml has the full lists."""
 
+FOR_DEVELOPERS = ("bench", "train", "docs", "release", "dev")
+"""The extras that only work on eliza-ffi itself needs; only ``--json`` lists them."""
+
 GPU_REQUIREMENTS = {
     "cuda": "an NVIDIA GPU with its driver, and cuBLAS (pip install 'eliza-ffi[cuda]')",
     "vulkan": "a GPU with a Vulkan driver, and libvulkan.so.1",
@@ -69,10 +72,11 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({**findings, "problems": problems})
         return 1 if problems else 0
-    facts = {name.replace("_", " "): _lines(name, value) for name, value in findings.items()}
-    if problems:
-        facts["problem"] = problems
-    print(fact_table(facts, terminal_width()))
+    print(
+        fact_table(
+            _lines_of(findings) | ({"problem": problems} if problems else {}), terminal_width()
+        )
+    )
     print("\nall is well" if not problems else f"\nproblems: {len(problems)}")
     return 1 if problems else 0
 
@@ -179,67 +183,58 @@ def _other_capabilities(capabilities: InferenceCapabilities) -> dict[str, Any]:
     return {name: value for name, value in capabilities.to_dict().items() if name not in own_lines}
 
 
-def _extra_line(extra: str, facts: dict[str, Any]) -> str:
-    if facts["is_there"]:
-        return f"{extra}: yes ({facts['purpose']})"
-    return f"{extra}: no ({facts['purpose']}): {facts['install']}"
+def _lines_of(findings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the findings that fit a screen: what works, then what to install for what."""
+    needed = [f"{name} {version or 'missing'}" for name, version in findings["needed"].items()]
+    lines = {"python": [findings["python"]], "needed": [", ".join(needed)]}
+    if "library" in findings:
+        facts = [f"ABI {findings['abi_version']}"]
+        if "library_version" in findings:
+            facts = [findings["library_version"], *facts, findings["backend"]]
+            facts.append(f"llama.cpp {findings['llama_cpp']['commit']}")
+        lines["library"] = [findings["library"], ", ".join(facts)]
+        if findings["missing_symbols"]:
+            lines["missing symbols"] = [", ".join(findings["missing_symbols"])]
+            lines["capabilities"] = _capability_lines(findings["capabilities"])
+    lines["gpu"] = [findings[name] for name in ("gpu",) if name in findings]
+    lines["devices"] = [
+        f"{item['name']}: {item['description']}, {item['memory_bytes'] / GIB:.1f} GiB"
+        for item in findings.get("devices", ())
+    ]
+    model = findings.get("model", {})
+    lines["model"] = [model[name] for name in ("path", "description") if name in model]
+    lines["layers"] = [
+        f"{part['layers']} on {part['device']}" for part in model.get("placement") or ()
+    ]
+    for name in ("model_check", "chat_check"):
+        lines[name.replace("_", " ")] = [findings[name]] if name in findings else []
+    if "passes" in findings:
+        lines["passes"] = [_pass_line(findings["passes"])]
+    extras = {
+        name: facts for name, facts in findings["extras"].items() if name not in FOR_DEVELOPERS
+    }
+    lines["works"] = [", ".join(name for name, facts in extras.items() if facts["is_there"])]
+    lines["to add"] = [
+        f"{facts['purpose']}: {facts['install']}"
+        for facts in extras.values()
+        if not facts["is_there"]
+    ]
+    return {name: shown for name, shown in lines.items() if any(shown)}
 
 
-def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
+def _capability_lines(capabilities: Mapping[str, Any]) -> list[str]:
     flags = {name: value for name, value in capabilities.items() if isinstance(value, bool)}
     lines = []
     for heading, is_there in (("yes", True), ("no", False)):
         names = [name.replace("_", " ") for name, value in flags.items() if value is is_there]
-        if names:
-            lines.append(f"{heading}: {', '.join(names)}")
-    others = {name: value for name, value in capabilities.items() if name not in flags}
-    return lines + [f"{name.replace('_', ' ')}: {_lines(name, v)[0]}" for name, v in others.items()]
+        lines.append(f"{heading}: {', '.join(names)}")
+    return lines
 
 
-def _pass_lines(passes: dict[str, Any]) -> list[str]:
+def _pass_line(passes: Mapping[str, Any]) -> str:
     sharing = "shared by" if passes["batching"] == "auto" else "one request per pass,"
-    run, sequences = passes["run"], passes["sequences"]
-    return [
-        f"{sharing} {counted(passes['n_slots'], 'slot')} (batching: {passes['batching']}), "
-        f"up to {counted(passes['n_batch'], 'token')} each",
-        f"a stream waits up to {passes['slot_wait_ms']} ms for a slot",
-        f"{run} run so far, {sequences / run if run else 0:.1f} sequences each",
-    ]
-
-
-def _lines(name: str, value: Any) -> list[str]:
-    if name == "needed":
-        return [", ".join(f"{each} {version or 'missing'}" for each, version in value.items())]
-    if name == "extras":
-        return [_extra_line(extra, facts) for extra, facts in value.items()]
-    if name == "devices":
-        return [
-            f"{item['name']}: {item['description']}, {item['memory_bytes'] / GIB:.1f} GiB"
-            for item in value
-        ]
-    if name == "placement":
-        return [
-            ", ".join(
-                f"{part['layers']} on {part['device']} ({part['description']})" for part in value
-            )
-        ]
-    if name == "capabilities":
-        return _capability_lines(value)
-    if name == "passes":
-        return _pass_lines(value)
-    if name == "system_info":
-        # From "CPU : SSE3 = 1 | AVX = 1 | NEON = 0", keep only the features that are present.
-        flags = [part.split(" = ") for part in value.replace(" : ", " | ").split(" | ")]
-        return [" ".join(flag[0].strip() for flag in flags if flag[1:] != ["0"])]
-    if name == "chat_template":
-        return [f"{counted(len(value), 'character')}" if value else "none"]
-    if isinstance(value, bool):
-        return ["yes" if value else "no"]
-    if isinstance(value, list):
-        return [", ".join(str(item) for item in value) or "none"]
-    if isinstance(value, dict):
-        return [f"{key.replace('_', ' ')}: {_lines(key, item)[0]}" for key, item in value.items()]
-    return [str(value) or "none"]
+    slots, tokens = counted(passes["n_slots"], "slot"), counted(passes["n_batch"], "token")
+    return f"{sharing} {slots} (batching: {passes['batching']}), up to {tokens} each"
 
 
 class ShowVersion(argparse.Action):

@@ -198,17 +198,13 @@ def test_tokenize_prints_ids_and_with_json_also_their_text(run: Run) -> None:
 def test_doctor_reports_a_working_installation(run: Run) -> None:
     out = run("doctor").out
     for expected in (
-        "abi version",
-        "missing symbols",
-        "llama cpp",
-        "commit",
+        "ABI 12, cpu, llama.cpp b",
         "CPU",
         "chose 1 of 2",
         "shared by 8 slots (batching: auto), up to 512 tokens each",
-        "a stream waits up to 30000 ms for a slot",
-        "1.0 sequences each",
     ):
         assert expected in out
+    assert out.count("\n") <= 24  # the lines of a small terminal
     assert out.endswith("all is well\n")
 
 
@@ -265,8 +261,9 @@ def test_doctor_lists_every_extra_with_its_purpose_and_pip_command(
 
     monkeypatch.setattr(metadata, "version", version)
     out = run("doctor").out
-    assert "parquet: no (tables in Parquet): pip install 'eliza-ffi[parquet]'" in out
-    assert "dev: yes (tests and checks)\n" in out
+    assert "tables in Parquet: pip install 'eliza-ffi[parquet]'" in out
+    assert re.search(r"^works +serve, mcp, schema, ", out, flags=re.MULTILINE)
+    assert "tests and checks" not in out
     extras = run("doctor", "--json").json["extras"]
     assert set(extras) == set(EXTRAS)
     assert extras["parquet"]["is_there"] is False

@@ -90,7 +90,7 @@ def test_doctor_lists_the_functions_that_a_library_lacks(
 ) -> None:
     assert cli.main(["doctor", "--model", "any", "--library", str(fake.path)]) == 1
     out = capsys.readouterr().out
-    assert re.search(r"abi version +12\n", out)
+    assert "ABI 12" in out
     assert re.search(r"missing symbols +eliza_inference_\w+, ", out)
     assert "eliza_inference_free_tokens" in out
     assert re.search(r"problem +.* has no token-trie sampler\n", out)
