@@ -162,22 +162,15 @@ def markdown(results: dict[str, Any]) -> str:
         f" {machine_line(results['machine'])} The models have random F16 weights,"
         f" {SHAPE['n_layers']} layers and width {SHAPE['n_embd']}, and choose among {len(NAMES)}"
         f" names. Times are medians of at least {rounds} rounds, averaged over {len(PROMPTS)}"
-        " prompts. *Relative time* is"
-        f" relative to `{BASE}`, and *same name* is the number of prompts for which a method"
-        " chooses the same name."
+        f" prompts. *Same name*: the prompts for which a method chooses the same name as `{BASE}`."
     )
-    head = ["method", "vocabulary", "ms per choice", "relative time", "passes", "decisions"]
-    head += ["bytes per decision", "tokens", "same name"]
+    head = ["method", "vocabulary", "ms per choice", "passes", "same name"]
     rows = [
         [
             name,
             f"{cell['n_vocab']:,}",
             number(each["choice_ms"]),
-            number(each["choice_ms"] / cell["ways"][BASE]["choice_ms"]),
             f"{each['passes']:.1f}",
-            f"{each['decisions']:.1f}",
-            f"{each['decision_bytes']:,.0f}",
-            f"{each['tokens']:.1f}",
             _agreement(name, each["texts"], cell["ways"][BASE]["texts"]),
         ]
         for cell in cells

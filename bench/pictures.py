@@ -37,8 +37,6 @@ SERVERS, CHAT = "serving-beside", "serving-chat-beside"
 """Stored results whose tables ``bench.serving`` writes."""
 
 ANSWERS, LABELS = "answers", "labels"
-"""Stored results whose tables ``bench.answers`` writes."""
-
 TO_DECIDE = {
     "**eliza-ffi, an encoder** (MiniLM)": ("cosine", "calibrate an encoder, 60 labels"),
     "**eliza-ffi, a decoder** (SmolLM2)": ("default", "calibrate, 60 labels"),
@@ -232,7 +230,7 @@ def to_decide(results: Results) -> str:
         cpu = mean(ANSWERS, without, "cpu_ms")
         rows.append([name, *shares, f"{number(cpu)} ms" if cpu and cpu >= 1 else ""])
     head = ["method", "right, no labels", "right, 60 labels", "processor time"]
-    machines = [results[name]["machine"] for name in (ANSWERS, LABELS)]
+    machines = (results[name]["machine"] for name in (ANSWERS, LABELS))
     measured = {f"eliza-ffi {m['eliza_ffi']} over llama.cpp {m['llama_cpp']}" for m in machines}
     return f"{markdown_table(head, rows)}\n\nMeasured with {' and '.join(sorted(measured))}."
 

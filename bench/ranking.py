@@ -260,17 +260,14 @@ def markdown(results: Mapping[str, Any]) -> str:
             number(cell["prepare_ms"]),
             *pages.by_method(cell["ways"], WAYS, lambda way: number(way["ms"])),
             pages.spread(cell["all_over_rank"], number),
-            *(f"{cell['ways'][way]['passes']:g}" for way in (RANK, ALL)),
-            f"{cell['greedy_is_best']:.0%}",
+            f"{cell['ways'][RANK]['passes']:g}",
         ]
         for cell in results["cells"]
     ]
-    head = ["model, labels", "prepare once", *WAYS, "all scores / rank"]
-    head += ["passes of rank", "passes of all scores", "greedy is best"]
+    head = ["model, labels", "prepare once", *WAYS, "all scores / rank", "passes of rank"]
     return pages.page_of(
         machine_line(results["machine"]),
-        "Milliseconds of processor time after the prompt; forward passes; and how often the greedy "
-        "label is the best one. Medians of the rounds (quartiles)",
+        "Milliseconds of processor time after the prompt. Medians of the rounds (quartiles)",
         markdown_table(head, rows),
     )
 

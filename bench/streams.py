@@ -44,9 +44,7 @@ from .together.streams import (
 )
 
 STREAMS = (1, 2, 4, 8, 16)
-
-SHOWN = (1, 4, 16)
-"""The numbers of streams in the table; the chart has all of them."""
+SHOWN = (1, 4, 16)  # in the table; the chart has all of them
 MODELS = {
     subject.name: subject.path
     for subject in (

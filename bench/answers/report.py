@@ -92,22 +92,18 @@ def _mean_accuracy(cells: Sequence[Cell]) -> float:
 
 def _table(cells: Sequence[Cell]) -> str:
     data_sets = [*_groups(cells, "data")]
-    head = ["method", *data_sets, "mean", "NLL", "ECE", "CPU ms", "CPU relative"]
     rows = []
     for name, of_method in _groups(cells, "method").items():
-        by_data = {
-            data: _share(_mean_accuracy(cells))
-            for data, cells in _groups(of_method, "data").items()
-        }
-        row = [_shown(name), *(by_data.get(data, "-") for data in data_sets)]
-        mean = _mean_of(of_method)
-        means = [
-            *(mean("accuracy", _share), mean("nll", number)),
-            f"{mean('ece', _share)} ({mean('calibrated_ece', _share)})",
-            *(mean("cpu_ms", number), mean("times_default", number)),
+        by_data = _groups(of_method, "data")
+        shares = [
+            _share(_mean_accuracy(by_data[name])) if name in by_data else "-" for name in data_sets
         ]
+        mean = _mean_of(of_method)
+        means = [mean("accuracy", _share), mean("nll", number), mean("ece", _share)]
+        means += [mean("cpu_ms", number)]
         is_complete = len(by_data) == len(data_sets)
-        rows.append(row + (means if is_complete else ["-"] * len(means)))
+        rows.append([_shown(name), *shares, *(means if is_complete else "----")])
+    head = ["method", *data_sets, "mean", "NLL", "ECE", "CPU ms"]
     return markdown_table(head, rows)
 
 
