@@ -18,6 +18,7 @@ import httpx
 import pytest
 import yaml
 from checkout import ROOT
+from pages import TOLERANCE
 from served import DECISIONS, Served, ask, decisions_body
 
 from eliza_ffi.cli.main import build_parser
@@ -70,7 +71,7 @@ def values_of(text: str) -> list[Any]:
 
 
 def assert_has_fields(expected: Any, got: Any) -> None:
-    """Compare the names of fields, all strings except ids, and the lengths of lists of objects."""
+    """Compare fields, strings except ids, numbers with fractions, and lists of objects."""
     if isinstance(expected, dict):
         assert expected.keys() <= got.keys()
         for name in expected.keys() - {"id", "model"}:
@@ -82,7 +83,7 @@ def assert_has_fields(expected: Any, got: Any) -> None:
     elif isinstance(expected, str):
         assert got == expected
     elif isinstance(expected, float):
-        assert isinstance(got, float)
+        assert got == pytest.approx(expected, abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

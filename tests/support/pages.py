@@ -172,9 +172,9 @@ def headings_of(page: str) -> set[str]:
 
 
 def prepare_folder() -> None:
-    """Create ``model.gguf`` and the tables of ``examples/``, and set ``ELIZA_MODEL``."""
-    for table in (ROOT / "examples").glob("*.csv"):
-        shutil.copy(table, table.name)
+    """Create ``model.gguf`` and the pages' files in ``examples/``, and set ``ELIZA_MODEL``."""
+    for file in (*(ROOT / "examples").glob("*.csv"), *(ROOT / "examples" / "elizaos").iterdir()):
+        shutil.copy(file, file.name)
     shutil.copy(default_model_path(), "model.gguf")  # the pages' name for the reader's own model
     os.environ["ELIZA_MODEL"] = str(default_model_path())
 
