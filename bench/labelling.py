@@ -115,7 +115,7 @@ def certified_error(rows: Rows, seed: int) -> float | None:
 
 def draw(found: Mapping[str, Mapping[str, list[float]]], path: str) -> None:
     """Draw the mean accuracy over the number of labels."""
-    ticks = {n: str(n) for n in RANDOM}
+    ticks = {float(n): str(n) for n in RANDOM}
     means = {label: fmean(map(fmean, by_name.values())) for label, by_name in found.items()}
     low, high = min(means.values()) - 0.02, max(means.values()) + 0.02
     tens = [i / 50 for i in range(51) if low <= i / 50 <= high]
