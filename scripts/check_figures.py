@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = re.compile(r"<!-- bench:([\w-]+):begin -->(.*?)<!-- bench:\1:end -->", re.S)
-VERSIONS = re.compile(r"\beliza-ffi \d+\.\d+\S* over llama\.cpp \w+")
+VERSIONS = re.compile(r"\beliza-ffi\s\d+\.\d+\S*\sover\sllama\.cpp\s\w+")
 
 
 def main() -> int:
