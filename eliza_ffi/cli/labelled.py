@@ -6,17 +6,22 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..decisions.answers import name_of
-from ..decisions.examples import named_questions
+from ..decisions.examples import UNTOLD, named_questions, option_names, read_examples
+from ..decisions.prompts import input_text
 from ..decisions.questions import MultiLabel, Question, text_of
 from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
 from ..evidence.certificates import CertifiedThreshold
 from ..learning.fitting import calibrate
+from ..learning.metrics import mcnemar
 from ..learning.pictures import load_matplotlib
 from ..learning.report import evaluate
 from ..model import Model
@@ -42,6 +47,7 @@ from .questions import (
     add_table_arguments,
     checked_prior,
     read_asking,
+    read_calibration,
     read_examples_file,
     read_questions,
     read_table,
@@ -135,6 +141,9 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "more rows of rare options",
             "--max-flips F": "with --orders: ask fewer orders if at most this share of the "
             "answers changes",
+            "--compare FILE": "compare with this calibration, also of another wording, on the "
+            "random rows of a file of labels, which the fit then leaves out",
+            "--compare-model FILE": "the model of --compare (default: the model of the fit)",
             "--json": "print JSON: the fitted calibration of each question",
         },
     )
@@ -154,10 +163,22 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     questions = read_questions(arguments)
     check_output(arguments)
     check_output(arguments, "suspicious")
+    earlier = _read_compared(arguments, questions)
     rows = _read_labelled(arguments, questions, may_miss=True)
+    random_rows: dict[str, Any] = {}  # the examples to compare with, by place
+    answers = None
     with _open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
         settings["scoring"] = settings["scoring"] or "constrained"
         examples = list(rows)
+        if earlier is not None:
+            is_random = [kind == "random" for kind in rows.kinds]
+            random_rows = dict(compress(zip(rows.places, examples, strict=True), is_random))
+            if not random_rows:
+                raise UsageError("--compare needs random rows: a table that eliza-ffi label wrote")
+            if arguments.risk is None:  # otherwise they certify
+                keep = [not each for each in is_random]
+                examples = [*compress(examples, keep)]
+                rows.places = [*compress(rows.places, keep)]
         if arguments.risk is not None and any(rows.kinds):
             random = [i for i, kind in enumerate(rows.kinds) if kind == "random"]
             settings["random"] = random
@@ -176,6 +197,15 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             on_warning=print_warning,
             **settings,
         )
+        if earlier is not None:
+            answers = _answers(model, calibration, random_rows)
+    calibration.save(arguments.output)
+    comparison = None
+    if earlier is not None and answers is not None:
+        path = arguments.compare_model or arguments.model
+        with open_model(argparse.Namespace(**{**vars(arguments), "model": path})) as model:
+            before = _answers(model, earlier, random_rows)
+        comparison = _compared(questions, random_rows, before, answers)
     names = [name for name, _ in named_questions(questions)]
     of_labels = [
         name_of(question.name, i)
@@ -186,7 +216,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         fitted = dict(zip(names, map(_facts, calibration.questions), strict=True))
         of_whole = {name: {"threshold": each.to_dict()} for name, each in whole.items()}
-        print_json(fitted | of_whole)
+        print_json(fitted | of_whole | ({} if comparison is None else {"compared": comparison}))
     else:
         print(_table(calibration, names))
         for name, question in zip(names, calibration.questions, strict=True):
@@ -198,12 +228,97 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         for name, threshold in whole.items():
             if threshold.threshold is not None:
                 print(_certificate(f"{name}, all labels", threshold, is_random=any(rows.kinds)))
+        if comparison is not None:
+            print(_comparison_text(comparison))
         if calibration.suspicious_labels:
             print(_suspicious_table(calibration.suspicious_labels, rows.places))
     if arguments.suspicious is not None:
         _write_suspicious(arguments.suspicious, calibration.suspicious_labels, rows.places)
-    calibration.save(arguments.output)
     return 0
+
+
+def _read_compared(
+    arguments: argparse.Namespace, questions: Sequence[Question]
+) -> Calibration | None:
+    """Return the calibration to compare with, if it has the same options."""
+    if arguments.compare is None:
+        if arguments.compare_model is not None:
+            raise UsageError("--compare-model requires --compare")
+        return None
+    earlier = read_calibration(arguments.compare)
+    expected = [option_names(question) for _, question in named_questions(questions)]
+    if [option_names(question) for question in earlier.asked] != expected:
+        raise UsageError(f"--compare {arguments.compare} is for questions with other options")
+    return earlier
+
+
+def _answers(
+    model: Model, calibration: Calibration, rows: Mapping[str, Any]
+) -> list[list[int] | None]:
+    """Return the most probable option of each question, for each row; None if it has no answer."""
+    decisions = model.decide_many(
+        [input for input, _ in rows.values()],
+        calibration.asked,
+        calibration=calibration,
+        return_exceptions=True,
+    )
+    return [
+        None
+        if isinstance(each, Exception)
+        else [int(np.argmax(a.distribution)) for a in each.answers]
+        for each in decisions
+    ]
+
+
+def _compared(
+    questions: Sequence[Question],
+    rows: Mapping[str, Any],
+    before: Sequence[list[int] | None],
+    after: Sequence[list[int] | None],
+) -> dict[str, Any]:
+    """Compare two calibrations with the right answers, for each question."""
+    targets = read_examples(questions, rows.values()).targets
+    found = {}
+    for i, (name, question) in enumerate(named_questions(questions)):
+        options, changed, pairs = option_names(question), [], []
+        for place, target, old, new in zip(
+            rows, targets[:, i].tolist(), before, after, strict=True
+        ):
+            if target == UNTOLD or old is None or new is None:
+                continue
+            pairs.append((old[i] == target, new[i] == target))
+            if old[i] != new[i]:
+                answers = {"right": target, "before": old[i], "after": new[i]}
+                shown = {each: options[k] for each, k in answers.items()}
+                changed.append({"place": place, **shown, "input": input_text(rows[place][0])})
+        n = len(pairs)
+        found[name] = {
+            "n": n,
+            "before": sum(old for old, _ in pairs) / n if n else None,
+            "after": sum(new for _, new in pairs) / n if n else None,
+            "p": mcnemar(pairs.count((False, True)), pairs.count((True, False))),
+            "changed": changed,
+        }
+    return found
+
+
+def _comparison_text(comparison: Mapping[str, Any]) -> str:
+    lines = [""]
+    for name, each in comparison.items():
+        if not each["n"]:
+            lines.append(f"{name}: no random row has an answer")
+            continue
+        lines.append(
+            f"{name}, {counted(each['n'], 'random row')}: accuracy {each['before']:.3f} before, "
+            f"{each['after']:.3f} now, p = {each['p']:.3g} (McNemar's exact test)"
+        )
+        rows = [[str(row[key]) for key in row] for row in each["changed"][:MAX_SUSPICIOUS]]
+        for row in rows:
+            row[-1] = printable(" ".join(row[-1].split())[:MAX_INPUT])
+        if rows:
+            head = ["place", "right", "before", "now", "input"]
+            lines.append(text_table([head, *rows], left=5, width=terminal_width()))
+    return "\n".join(lines)
 
 
 def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> str:

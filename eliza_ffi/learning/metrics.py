@@ -34,6 +34,7 @@ arXiv:1705.08500.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -268,3 +269,16 @@ def level_error(probabilities: ArrayLike, targets: ArrayLike) -> float:
     """Return the mean distance between the expected level and the right level, in levels."""
     p = np.asarray(probabilities)
     return float(np.abs(p @ np.arange(p.shape[1]) - np.asarray(targets)).mean())
+
+
+def mcnemar(n_gained: int, n_lost: int) -> float:
+    """Return the p-value of McNemar's exact test for two classifiers on the same rows, two-sided.
+
+    `n_gained` rows are right only with the second classifier, and `n_lost` only with the first. If
+    both have the same accuracy, each of these rows is equally probable to be a gain or a loss
+    (McNemar, "Note on the Sampling Error of the Difference between Correlated Proportions or
+    Percentages", Psychometrika 12(2), 1947).
+    """
+    n = n_gained + n_lost
+    tail = sum(math.comb(n, k) for k in range(min(n_gained, n_lost) + 1))
+    return min(1.0, 2 * tail / (1 << n))

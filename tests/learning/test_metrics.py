@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -96,3 +97,10 @@ def test_coverage_matches_a_loop(given_: ScoredExamples) -> None:
         kept = [bool(right[j]) for j in range(len(y)) if sure[j] >= point.threshold]
         assert point.coverage == pytest.approx(len(kept) / len(y))
         assert point.accuracy == (pytest.approx(sum(kept) / len(kept)) if kept else None)
+
+
+@given(st.integers(0, 5), st.integers(0, 5))
+def test_the_p_value_of_a_comparison_counts_outcomes_of_coins(gained: int, lost: int) -> None:
+    outcomes = [sum(each) for each in itertools.product((0, 1), repeat=gained + lost)]
+    extreme = [k for k in outcomes if abs(2 * k - gained - lost) >= abs(gained - lost)]
+    assert metrics.mcnemar(gained, lost) == pytest.approx(len(extreme) / len(outcomes))
