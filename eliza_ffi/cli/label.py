@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +16,15 @@ from ..decisions.examples import option_names
 from ..decisions.prompts import AskedQuestion
 from ..decisions.questions import MultiLabel
 from ..evidence.scoring import ScoringRule
-from ..learning.labelling import NO_OPTION, Kind, LabelCounts, Labelling, ReadRow, read_rows
+from ..learning.labelling import (
+    MIN_READ,
+    NO_OPTION,
+    Kind,
+    Labelling,
+    Readings,
+    read_rows,
+    status,
+)
 from ..tables.label_file import Label, LabelFile, draw_rows
 from ..terminal import counted, printable, terminal_width, wrap
 from .console import UsageError, add_model_arguments, add_options, open_model
@@ -32,12 +39,6 @@ from .questions import (
     read_questions,
     read_table,
 )
-
-MIN_READ = 20
-"""How many rows are read before the first one is offered, if there are so many."""
-
-MIN_RANDOM = 10
-"""How many random rows are labelled before the screen says how many a certificate needs."""
 
 MAX_KEYS = 9
 """With more options, an answer is a number and Enter."""
@@ -112,45 +113,6 @@ def run_label(arguments: argparse.Namespace) -> int:
             readings.stop()
     print(_end(file, arguments))
     return 0
-
-
-class Readings(threading.Thread):
-    """Reads rows in the background."""
-
-    def __init__(self, rows: Iterator[ReadRow]) -> None:
-        super().__init__(name="eliza-ffi-label", daemon=True)
-        self._rows = rows
-        self._changed = threading.Condition()
-        self._read: list[ReadRow] = []
-        self._error: BaseException | None = None
-        self._stops = self._is_done = False
-        self.start()
-
-    def after(self, n: int, wanted: int) -> list[ReadRow]:
-        """Return what was read after the first `n` rows; wait until `wanted` rows are read."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_done or len(self._read) >= wanted)
-            if self._error is not None and len(self._read) <= n:
-                raise self._error
-            return self._read[n:]
-
-    def stop(self) -> None:
-        self._stops = True
-        self.join()
-
-    def run(self) -> None:
-        try:
-            for row in self._rows:
-                with self._changed:
-                    self._read.append(row)
-                    self._changed.notify_all()
-                if self._stops:
-                    break
-        except BaseException as error:
-            self._error = error
-        with self._changed:
-            self._is_done = True
-            self._changed.notify_all()
 
 
 class _Row(NamedTuple):
@@ -322,31 +284,6 @@ class _Loop:
     def _wrapped(self, lines: Sequence[str]) -> str:
         width = terminal_width()
         return "\n".join(wrap(printable(each), width) if each else "" for each in lines)
-
-
-def status(counts: LabelCounts, risk: float) -> str:
-    """Return what the labels say, in one line."""
-    text = counted(counts.n_chosen + counts.n_random, "label")
-    if not counts.n_random:
-        return text
-    text += (
-        f", accuracy {counts.accuracy:.2f} ({counts.low:.2f} to {counts.high:.2f}, "
-        f"{counted(counts.n_random, 'random row')})"
-    )
-    found = counts.certificate
-    if counts.n_random < MIN_RANDOM:
-        return text
-    if found.threshold is not None:
-        text += (
-            f", certified at {found.n:,}: {found.coverage:.0%} can be automated with at most "
-            f"{risk:.3g} errors"
-        )
-    elif found.needed is None:
-        text += f", too many errors to automate at {risk:.3g}"
-    elif found.needed > counts.n_random:
-        text += f", a certificate for {risk:.3g} errors needs about {found.needed:,} random rows"
-    next_look = counts.next_look
-    return text if next_look is None else f"{text} (next look at {next_look:,})"
 
 
 @contextmanager

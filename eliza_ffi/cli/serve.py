@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,17 +19,20 @@ from .._resources import default_model_path
 from ..async_model import AsyncModel
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..hub import HubName, read_name
-from ..serve.settings import QuestionSet, ServeSettings
+from ..serve.settings import LabelSettings, QuestionSet, ServeSettings
+from ..tables.label_file import draw_rows
 from .console import UsageError, add_model_arguments, add_options, given, open_model
 from .files import read_text
 from .questions import (
     THINKING,
     add_asking_arguments,
     add_deciding_arguments,
+    add_table_arguments,
     checked_prior,
     read_asking,
     read_calibration,
     read_question_file,
+    read_table,
 )
 
 KEY_VARIABLE = "ELIZA_FFI_API_KEY"
@@ -54,9 +58,11 @@ SAMPLING = (
 
 EPILOG = """\
 Endpoints: POST /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/rerank,
-/v1/decisions, /v1/decisions/batch and /v1/systemone; GET /, /v1/models, /v1/models/NAME, /health,
-/healthz, /readyz, /livez, /metrics and /openapi.json. After SIGTERM or SIGINT it finishes the
-running requests, then exits; a second signal exits immediately.
+/v1/decisions, /v1/decisions/batch, /v1/systemone, /v1/labels,
+/v1/labels/next, /v1/labels/undo and /v1/labels/back; GET /,
+/v1/models, /v1/models/NAME, /health, /healthz, /readyz, /livez, /metrics and /openapi.json.
+After SIGTERM or SIGINT it finishes the running requests, then exits; a second signal exits
+immediately.
 """
 
 LLAMA_SERVER_FLAGS = (
@@ -87,6 +93,20 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     _add_access_arguments(parser)
     _add_default_arguments(parser)
     _add_set_arguments(parser)
+    add_options(
+        parser.add_argument_group(
+            "labels", "that clients send to /v1/labels, so that sets of questions learn from them"
+        ),
+        {
+            "--learn FILE ...": "store the labels of the set NAME in FILE, which is called "
+            "NAME.labels.csv, and fit the set's calibration to them; repeat for more sets",
+            "--table FILE": "offer rows of this table, whose inputs are in --column, for labels on "
+            "the page, for the only set of --learn",
+            "--label-key NAME ...": "accept labels only from the API key NAME of --api-key-file; "
+            "repeat for more (default: any key)",
+        },
+    )
+    add_table_arguments(parser)
     add_model_arguments(parser, decides=True)
 
 
@@ -105,6 +125,7 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     _add_set_arguments(parser)
     add_model_arguments(parser, decides=True)
     parser.set_defaults(alias=None, max_tokens=0, **dict.fromkeys(SAMPLING))
+    parser.set_defaults(learn=None, label_key=None, table=None, column=None)
 
 
 def _add_default_arguments(parser: argparse.ArgumentParser) -> None:
@@ -291,6 +312,7 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
     keys = _keys(arguments)  # their names by key
     decide_options = {**read_asking(arguments), "prior": checked_prior(arguments.prior)}
     decide_options |= given(arguments, *THINKING)
+    sets = _sets(arguments, decide_options)
     try:
         return ServeSettings(
             name=name if arguments.alias is None else arguments.alias,
@@ -309,7 +331,9 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
                 if value is not None
             },
             decide_options=decide_options,
-            sets=_sets(arguments, decide_options),
+            sets=sets,
+            labels=_labels(arguments, sets),
+            label_keys=tuple(arguments.label_key or ()),
         )
     except InvalidArgumentError as error:
         raise UsageError(str(error)) from None
@@ -335,12 +359,29 @@ def _sets(
             raise UsageError(
                 f"the set {name!r} has questions without a name: give --questions, too"
             )
-        fitted: dict[str, Any] = {}
-        if name in calibrations:  # fitted without reasoning
-            fitted = {"calibration": calibrations[name], "prior": None}
-            fitted |= {"think": 0, "think_below": 1.0, "think_share": 1.0}
-        sets[name] = QuestionSet(name, asked, {**decide_options, **own, **fitted})
+        sets[name] = QuestionSet(name, asked, {**decide_options, **own})
+        if name in calibrations:
+            sets[name] = sets[name].calibrated(calibrations[name])
     return sets
+
+
+def _labels(
+    arguments: argparse.Namespace, sets: Mapping[str, QuestionSet]
+) -> dict[str, LabelSettings]:
+    column = arguments.column or "input"
+    labels = _by_name(arguments.learn or (), lambda path: LabelSettings(path, column))
+    if arguments.table is not None:
+        if len(labels) != 1:
+            raise UsageError("--table requires --learn with one file")
+        rows = draw_rows(read_table(arguments), column)
+        labels = {name: replace(each, rows=rows) for name, each in labels.items()}
+    for name in labels:
+        if name not in sets:
+            raise UsageError(
+                f"--learn {labels[name].path}: there is no set {name!r}: call the file "
+                f"NAME.labels.csv, where NAME is a file of --questions or --calibration"
+            )
+    return labels
 
 
 def _files_in(paths: Sequence[str]) -> tuple[list[str | Path], list[Path]]:

@@ -26,6 +26,7 @@ Binomial", Biometrika 26(4), 1934.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -40,6 +41,7 @@ from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..evidence.certificates import CertifiedThreshold
 from ..evidence.features import Feature
 from ..evidence.scoring import ScoringRule
+from ..terminal import counted
 from .examples import ask_examples
 from .fitting import heads_of, suspicious_places
 from .heads import Group, features_of, fit_head
@@ -53,6 +55,12 @@ Kind = Literal["chosen", "random"]
 
 NO_OPTION = -1
 """The label of a row for which every option is wrong."""
+
+MIN_READ = 20
+"""How many rows are read before the first one is offered, if there are so many."""
+
+MIN_RANDOM = 10
+"""How many random rows are labelled before the screen says how many a certificate needs."""
 
 AT_ONCE = 4
 """How many rows are read together."""
@@ -110,6 +118,45 @@ def read_rows(
             yield ReadRow(begin + place, state, own, tuple(further))
 
 
+class Readings(threading.Thread):
+    """Reads rows in the background."""
+
+    def __init__(self, rows: Iterator[ReadRow]) -> None:
+        super().__init__(name="eliza-ffi-readings", daemon=True)
+        self._rows = rows
+        self._changed = threading.Condition()
+        self._read: list[ReadRow] = []
+        self._error: BaseException | None = None
+        self._stops = self._is_done = False
+        self.start()
+
+    def after(self, n: int, wanted: int) -> list[ReadRow]:
+        """Return what was read after the first `n` rows; wait until `wanted` rows are read."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_done or len(self._read) >= wanted)
+            if self._error is not None and len(self._read) <= n:
+                raise self._error
+            return self._read[n:]
+
+    def stop(self) -> None:
+        self._stops = True
+        self.join()
+
+    def run(self) -> None:
+        try:
+            for row in self._rows:
+                with self._changed:
+                    self._read.append(row)
+                    self._changed.notify_all()
+                if self._stops:
+                    break
+        except BaseException as error:
+            self._error = error
+        with self._changed:
+            self._is_done = True
+            self._changed.notify_all()
+
+
 class Next(NamedTuple):
     """The next row to label, and its kind."""
 
@@ -148,6 +195,31 @@ class LabelCounts:
     def accuracy(self) -> float:
         """The share of right answers among the random rows; nan without any."""
         return self.n_right / self.n_random if self.n_random else float("nan")
+
+
+def status(counts: LabelCounts, risk: float) -> str:
+    """Return what the labels say, in one line."""
+    text = counted(counts.n_chosen + counts.n_random, "label")
+    if not counts.n_random:
+        return text
+    text += (
+        f", accuracy {counts.accuracy:.2f} ({counts.low:.2f} to {counts.high:.2f}, "
+        f"{counted(counts.n_random, 'random row')})"
+    )
+    found = counts.certificate
+    if counts.n_random < MIN_RANDOM:
+        return text
+    if found.threshold is not None:
+        text += (
+            f", certified at {found.n:,}: {found.coverage:.0%} can be automated with at most "
+            f"{risk:.3g} errors"
+        )
+    elif found.needed is None:
+        text += f", too many errors to automate at {risk:.3g}"
+    elif found.needed > counts.n_random:
+        text += f", a certificate for {risk:.3g} errors needs about {found.needed:,} random rows"
+    next_look = counts.next_look
+    return text if next_look is None else f"{text} (next look at {next_look:,})"
 
 
 class Labelling:

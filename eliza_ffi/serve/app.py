@@ -7,7 +7,9 @@ import base64
 import hashlib
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from starlette.applications import Starlette
@@ -29,13 +31,16 @@ from .decisions import BATCH, DECISIONS, SYSTEMONE
 from .endpoint import EndpointApp, ServerState
 from .guard import LIVE_PATH, READY_PATHS, Guard
 from .http_error import HTTPError, failure
+from .labels import BACK, LABELS, NEXT, UNDO
+from .learner import SetLearner
 from .metrics import ServeMetrics
 from .openapi import openapi_document
 from .rerank import RERANK
 from .responses import RESPONSES
 from .settings import ServeSettings
 
-ENDPOINTS = (CHAT, RESPONSES, COMPLETIONS, EMBEDDINGS, RERANK, DECISIONS, BATCH, SYSTEMONE)
+DECIDING = (DECISIONS, BATCH, SYSTEMONE, LABELS, NEXT, UNDO, BACK)
+ENDPOINTS = (CHAT, RESPONSES, COMPLETIONS, EMBEDDINGS, RERANK, *DECIDING)
 """The endpoints with a body."""
 
 
@@ -43,11 +48,13 @@ def make_app(
     model: AsyncModel,
     settings: ServeSettings,
     admission: Admission | None = None,
+    learners: Mapping[str, SetLearner] = MappingProxyType({}),
 ) -> ASGIApp:
     """Return the application that serves an open model.
 
-    By default, the limits for running and waiting requests are those of the settings. Endpoints
-    that need generated text answer with 501 if the model is an encoder or a reranker.
+    `learners` are the sets that learn. By default, the limits for running and waiting requests are
+    those of the settings. Endpoints that need generated text answer with 501 if the model is an
+    encoder or a reranker.
     """
     limits = admission_for(model, settings) if admission is None else admission
     models = _models(model, settings)
@@ -58,9 +65,13 @@ def make_app(
         """Add the length of the context in tokens, under vLLM's name, once it is known."""
         return {**model, "max_model_len": n_ctx()} if n_ctx() else model
 
+    def table_of(name: str) -> dict[str, bool]:
+        """Say whether the page can label rows of a table for a set."""
+        return {"has_table": True} if name in learners and learners[name].table else {}
+
     async def list_models(_: Request) -> Response:
         facts = [
-            {"name": each["id"], "description": text, "release_date": date}
+            {"name": each["id"], "description": text, "release_date": date, **table_of(each["id"])}
             for each, text, date in models.values()
         ]
         data = [with_length(each) for each, _, _ in models.values()]
@@ -88,6 +99,7 @@ def make_app(
         lambda: model.session.describe().get("passes", {}),
         paths,
         settings.deadline,
+        learners,
     )
     build = model.session.describe().get("llama_cpp", {}).get("commit", "")
     fingerprint = f"{build}-eliza-ffi-{__version__}".removeprefix("-")
@@ -98,7 +110,7 @@ def make_app(
         length = length or model.session.describe().get("passes", {}).get("n_ctx", 0)
         return length
 
-    state = ServerState(model, settings, limits, metrics, fingerprint, n_ctx)
+    state = ServerState(model, settings, limits, metrics, fingerprint, n_ctx, learners)
     app = Starlette(
         routes=[
             *(Route(path, answer) for path, answer in pages.items()),

@@ -17,7 +17,7 @@ from .endpoint import Endpoint, RequestContext
 from .http_error import SYSTEMONE_PATH, HTTPError, invalid
 from .questions import NONE, Questions, SystemoneQuestions, read_questions, without_default
 from .request_body import BY_TYPE, Body, NoEffect, NotBlank, StringOrArray, by_kind, read_fields
-from .settings import QuestionSet, ServeSettings
+from .settings import QuestionSet
 
 Extra: TypeAlias = Literal["allowed_probability", "prompts", "timings"]
 """Additional fields of an answer, which a request names in `include`."""
@@ -239,13 +239,18 @@ class SystemoneRequest(_DecisionFields):
 
 
 async def _decisions(request: DecisionsRequest, context: RequestContext) -> dict[str, Any]:
-    return await _answered(request, request.input, context, context.place.waited)
+    known = _question_set(request, context)
+    return await _answered(request, known, request.input, context, context.place.waited)
 
 
 async def _answered(
-    request: _QuestionFields, input: Any, context: RequestContext, waited: float
+    request: _QuestionFields,
+    known: QuestionSet,
+    input: Any,
+    context: RequestContext,
+    waited: float,
 ) -> dict[str, Any]:
-    decision, more = await _decide(request, input, context, waited)
+    decision, more = await _decide(request, known, input, context, waited)
     answers = [decisions_answer(answer) for answer in decision.answers]
     usage = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
     return {"answers": answers, "usage": usage, **more}
@@ -255,12 +260,12 @@ async def _batch(
     request: BatchRequest, context: RequestContext
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Answer the questions about each input; yield the answers as they are ready."""
-    _question_set(request, context.settings)  # an error has its own status before the first line
-    return _each(request, context)
+    # An error has its own status before the first line. All inputs get the same calibration.
+    return _each(request, _question_set(request, context), context)
 
 
 async def _each(
-    request: BatchRequest, context: RequestContext
+    request: BatchRequest, known: QuestionSet, context: RequestContext
 ) -> AsyncGenerator[dict[str, Any], None]:
     # One more decision than the model runs at the same time: its prompt is prepared meanwhile.
     slots = asyncio.Semaphore(context.model.session.decisions_at_once(None) + 1)
@@ -270,7 +275,8 @@ async def _each(
             async with slots:
                 input = _one_input(index, input)
                 async with part() as waited:
-                    return {"index": index, **await _answered(request, input, context, waited)}
+                    answer = await _answered(request, known, input, context, waited)
+                    return {"index": index, **answer}
         except HTTPError as error:
             return {"index": index, **error.body()}
         except ElizaError as error:
@@ -300,8 +306,9 @@ def _one_input(index: int, input: Any) -> Any:
 
 
 async def _systemone(request: SystemoneRequest, context: RequestContext) -> dict[str, Any]:
+    known = _question_set(request, context)
     try:
-        decision, more = await _decide(request, request.state, context, context.place.waited)
+        decision, more = await _decide(request, known, request.state, context, context.place.waited)
     except InvalidArgumentError as error:
         if error.argument != "input" or request.state is not None:
             raise
@@ -317,6 +324,7 @@ async def _systemone(request: SystemoneRequest, context: RequestContext) -> dict
 
 async def _decide(
     request: _QuestionFields | SystemoneRequest,
+    question_set: QuestionSet,
     input: Any,
     context: RequestContext,
     waited: float,
@@ -326,7 +334,6 @@ async def _decide(
     `waited` is the time in the queue, in seconds.
     """
     include = request.include or ()
-    question_set = _question_set(request, context.settings)
     questions: Any = question_set.questions
     decision = await context.model.decide(
         input,
@@ -339,6 +346,8 @@ async def _decide(
     name = None if request.questions else question_set.name
     context.metrics.count_decision(questions, decision, name)
     context.count_tokens(decision.usage.input_tokens, decision.usage.cached_tokens)
+    if question_set.name in context.learners and not isinstance(request, BatchRequest):
+        context.learners[question_set.name].remember(context.record.id, input_text(input))
     more: dict[str, Any] = {"model": question_set.name}
     if decision.reasoning is not None:
         more["reasoning"] = decision.reasoning
@@ -358,9 +367,9 @@ async def _decide(
 
 
 def _question_set(
-    request: _QuestionFields | SystemoneRequest, settings: ServeSettings
+    request: _QuestionFields | SystemoneRequest, context: RequestContext
 ) -> QuestionSet:
-    known = settings.sets.get(request.model or "")
+    known, settings = context.question_set(request.model or ""), context.settings
     if request.questions:
         if known is not None:
             raise invalid("questions", f"the set {known.name!r} has its own; leave them out")

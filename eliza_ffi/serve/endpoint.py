@@ -6,12 +6,12 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from pydantic_core import to_json
@@ -35,7 +35,10 @@ from .http_error import HTTPError, failure, invalid
 from .metrics import ServeMetrics
 from .record import CLIENT_GONE, RequestRecord, record_of
 from .request_body import MAX_NAME_LENGTH, Body, json_object, read_body, read_fields
-from .settings import ServeSettings
+from .settings import QuestionSet, ServeSettings
+
+if TYPE_CHECKING:
+    from .learner import SetLearner
 
 B = TypeVar("B", bound=Body)
 
@@ -70,9 +73,10 @@ class ServerState:
     metrics: ServeMetrics
     fingerprint: str  # the versions of llama.cpp and of this package
     n_ctx: Callable[[], int]  # the length of the context; 0 = not known before the first request
+    learners: Mapping[str, SetLearner] = field(default_factory=dict)  # of sets, by name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RequestContext(ServerState):
     """One running request: what its handler needs besides the body."""
 
@@ -80,6 +84,12 @@ class RequestContext(ServerState):
     place: Place  # in the admission
     record: RequestRecord
     input_name: str  # as in `Endpoint`
+
+    def question_set(self, name: str) -> QuestionSet | None:
+        """Return a set, with the calibration that is in use now."""
+        if name in self.learners:
+            return self.learners[name].version.served
+        return self.settings.sets.get(name)
 
     def count_tokens(self, n_prompt: int, n_cached: int, n_generated: int = 0) -> None:
         """Count tokens in the metrics, and in the request's line of the log."""

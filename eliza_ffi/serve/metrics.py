@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ..decisions.answers import Decision, most_probable, single_answers
 from ..decisions.questions import Question, text_of
 from .admission import Admission
+
+if TYPE_CHECKING:
+    from .learner import SetLearner
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 """Upper bounds of the histogram buckets that are below the deadline, which is the last bound."""
@@ -26,6 +30,7 @@ class ServeMetrics:
         passes: Callable[[], Mapping[str, Any]],  # the library's statistics
         paths: Iterable[str],  # to count by name; all other paths are counted as "other"
         deadline: float,  # of a request, in seconds
+        learners: Mapping[str, SetLearner] = MappingProxyType({}),  # by the name of the set
     ) -> None:
         registry = self._registry = CollectorRegistry()
         self._paths = frozenset(paths)
@@ -67,6 +72,7 @@ class ServeMetrics:
         queue.labels("waiting").set_function(lambda: admission.n_waiting)
         queue.labels("running").set_function(lambda: admission.n_running)
         registry.register(_Passes(passes))
+        registry.register(_Learning(learners))
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
         endpoint = path if path in self._paths else "other"
@@ -110,3 +116,25 @@ class _Passes(Collector):
             "Sequences in all forward passes; divide by eliza_passes for the mean per pass",
             value=passes.get("sequences", 0),
         )
+
+
+class _Learning(Collector):
+    """What sets learned from labels."""
+
+    def __init__(self, learners: Mapping[str, SetLearner]) -> None:
+        self._learners = learners
+
+    def collect(self) -> Iterable[Metric]:
+        labels = CounterMetricFamily("eliza_labels", "Labels in the file", labels=["set"])
+        refits = CounterMetricFamily("eliza_refits", "Fits to labels", labels=["set", "result"])
+        version = GaugeMetricFamily(
+            "eliza_calibration_version",
+            "Version of the calibration in use; 0 = that of the start",
+            labels=["set"],
+        )
+        for name, each in self._learners.items():
+            labels.add_metric([name], len(each.file.labels))
+            version.add_metric([name], each.version.number)
+            for result in ("accepted", "rejected", "failed"):
+                refits.add_metric([name, result], each.refits[result])
+        return labels, refits, version

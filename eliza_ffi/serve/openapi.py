@@ -16,7 +16,7 @@ from .http_error import SYSTEMONE_PATH
 from .request_body import CODINGS, KINDS, MAX_DEPTH
 from .settings import ServeSettings
 
-POST_ERRORS = ("400", "413", "415", "422", "429", "500", "501", "504")
+POST_ERRORS = ("400", "404", "413", "415", "422", "429", "500", "501", "504")
 """Error statuses of the endpoints with a body, besides the statuses of all endpoints."""
 
 PAGES = {

@@ -35,6 +35,7 @@ from .admission import Admission
 from .app import admission_for, make_app
 from .guard import LIVE_PATH, Guard
 from .http_error import HTTPError
+from .learner import learning
 from .settings import QuestionSet, ServeSettings
 
 
@@ -193,8 +194,9 @@ def serve(
     """
     async_model = AsyncModel.of(model)
     admission = admission_for(async_model, settings)
-    app = make_app(async_model, settings, admission)
-    return run_app(app, admission, listening, on_ready)
+    with learning(model, settings) as learners:
+        app = make_app(async_model, settings, admission, learners)
+        return run_app(app, admission, listening, on_ready)
 
 
 def run_app(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
+from ..evidence.calibration import Calibration
 from ..sampling.params import Sampling
 
 _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -41,6 +43,21 @@ class QuestionSet:
         calibration = self.decide_options.get("calibration")
         return calibration is not None and not calibration.is_prior
 
+    def calibrated(self, calibration: Calibration) -> QuestionSet:
+        """Return the set with a calibration, which was fitted without reasoning."""
+        fitted = {"calibration": calibration, "prior": None}
+        without = {"think": 0, "think_below": 1.0, "think_share": 1.0}
+        return replace(self, decide_options={**self.decide_options, **fitted, **without})
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """The file of a set's labels. `rows` are texts of a table to label, by number."""
+
+    path: Path
+    column: str = "input"  # of the inputs
+    rows: Mapping[int, str] | None = None
+
 
 @dataclass(frozen=True)
 class ServeSettings:
@@ -63,6 +80,8 @@ class ServeSettings:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     decide_options: Mapping[str, Any] = field(default_factory=dict)  # keywords of `Model.decide`
     sets: Mapping[str, QuestionSet] = field(default_factory=dict)
+    labels: Mapping[str, LabelSettings] = field(default_factory=dict)  # of the sets that learn
+    label_keys: tuple[str, ...] = ()  # the names of the keys that may send labels; empty = all
 
     def __post_init__(self) -> None:
         size, largest = self.max_body / 2**20, MAX_BODY // 2**20
@@ -83,6 +102,16 @@ class ServeSettings:
             raise InvalidArgumentError(
                 f"a set of questions has the model's name {self.name!r}: rename its file, or give "
                 "--alias"
+            )
+        if self.labels and len(self.keys) > 1 and not self.label_keys:
+            raise InvalidArgumentError(
+                "--learn needs --label-key if there are several API keys: the name of a key that "
+                "may send labels"
+            )
+        if unknown := {*self.label_keys} - {*self.key_names.values()}:
+            raise InvalidArgumentError(
+                f"--label-key: no API key has the name {min(unknown)!r}; lines NAME KEY of "
+                "--api-key-file give keys a name"
             )
         if any(not key.isascii() or not key.isprintable() or " " in key for key in self.keys):
             raise InvalidArgumentError("an API key must be printable ASCII without spaces")

@@ -101,14 +101,15 @@ class LabelFile:
     def close(self) -> None:
         self._file.close()
 
-    def add(self, label: Label) -> None:
-        """Append a label, and wait until the disk has it."""
+    def add(self, label: Label) -> bool:
+        """Append a label, and wait until the disk has it. Return whether it replaces another."""
         row, answer, kind, text, others = label
         if row is None:
             row = self._rows.get(text)
         elif self._inputs is not None:
             text = self._inputs[row]
-        kind = self._kinds.get(_key(Label(row, answer, kind, text)), kind)
+        key = _key(Label(row, answer, kind, text))
+        replaces, kind = key in self._kinds, self._kinds.get(key, kind)
         given = [each or "" for each in label.answers]
         given += [""] * (len(self._answers) - len(given))
         reasons = ["skipped" if each is None else "none" for each in label.answers if not each]
@@ -119,6 +120,7 @@ class LabelFile:
             self._file.truncate(end)
             raise
         self._note(Label(row, answer, kind, text, others), end)
+        return replaces
 
     def _note(self, label: Label, begin: int) -> None:
         self.labels.append(label)

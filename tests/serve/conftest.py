@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.serve import read_settings
 from eliza_ffi.library.loading import Library
 from eliza_ffi.serve.app import make_app
+from eliza_ffi.serve.learner import SetLearner, learning
 from eliza_ffi.serve.server import check_model
 from eliza_ffi.serve.settings import ServeSettings
 
@@ -56,6 +58,19 @@ def app_of(tiny_model: Model) -> Callable[..., Any]:
         return make_app(AsyncModel.of(tiny_model), settings)
 
     return make
+
+
+@pytest.fixture
+def learning_app_of(tiny_model: Model) -> Iterator[Callable[..., Any]]:
+    """Return a function that returns such an application with ``--learn``, and its learners."""
+    with ExitStack() as stack:
+
+        def make(*options: str) -> tuple[Any, dict[str, SetLearner]]:
+            settings = read_settings(build_parser().parse_args(["serve", *options]))
+            learners = stack.enter_context(learning(tiny_model, settings))
+            return make_app(AsyncModel.of(tiny_model), settings, None, learners), learners
+
+        yield make
 
 
 @pytest.fixture

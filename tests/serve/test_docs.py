@@ -44,7 +44,8 @@ REQUESTS = re.findall(r"```console\n\$ (curl [^$]*?)```(?:\n\n```json\n(.*?)```)
 
 
 @pytest.mark.parametrize(
-    ("command", "shown"), [each for each in REQUESTS if "/v1/rerank" not in each[0]]
+    ("command", "shown"),
+    [each for each in REQUESTS if not re.search("/v1/(rerank|labels)", each[0])],
 )
 def test_a_request_has_the_fields_of_the_shown_response(
     server: Served, command: str, shown: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
@@ -467,3 +468,82 @@ def test_the_chat_tab_shows_errors(page: Any) -> None:
     send(page, "word " * 5000)
     assert "2048" in page.get_by_role("alert").inner_text()
     assert page.get_by_role("log").inner_text() == "No messages yet."
+
+
+@contextmanager
+def labelling(browser: Any, folder: Path) -> Iterator[tuple[Any, Path]]:
+    """Open the page's tab for labels of a table; yield it with the file of the labels."""
+    asked = {"team": {"type": "choice", "instructions": "Which team?", "choices": ["one", "two"]}}
+    (folder / "mails.json").write_text(json.dumps(asked), encoding="utf-8")
+    rows = [f"<b>mail</b> {i} about {('cats', 'invoices', 'trains')[i % 3]}" for i in range(12)]
+    (folder / "mails.csv").write_text("\n".join(["body", *rows]), encoding="utf-8")
+    path = folder / "mails.labels.csv"
+    options = "--questions", str(folder / "mails.json"), "--learn", str(path)
+    with opened(
+        browser, *options, "--table", str(folder / "mails.csv"), "--column", "body"
+    ) as page:
+        page.get_by_role("tab", name="Label").wait_for()
+        page.get_by_role("tab", name="Decisions").focus()
+        page.keyboard.press("ArrowLeft")
+        page.locator("#row-options button").first.wait_for()
+        yield page, path
+
+
+def labels_of(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))[1:]
+
+
+def test_rows_of_a_table_are_labelled_with_keys(
+    browser: Any, library: Library, tmp_path: Path
+) -> None:
+    with labelling(browser, tmp_path) as (page, path):
+        shown = []
+        keys = ["1", "2", "n", "s", "1", "u", "2"]
+        answers = [["one"], ["two"], ["", "none"], ["", "skipped"], ["one"], None, ["two"]]
+        n_lines = 0
+        for key, answer in zip(keys, answers, strict=True):
+            shown.append(page.locator("#row-text").inner_text())
+            with page.expect_response("**/v1/labels/next"):
+                page.keyboard.press(key)
+            page.locator("#label[aria-busy=false]").wait_for()
+            n_lines += 1 if answer else -1
+            assert len(labels_of(path)) == n_lines
+            if answer:
+                line = labels_of(path)[-1]
+                assert (line[1], line[2]) == (shown[-1], answer[0])
+                assert line[3].endswith("".join(answer[1:]))
+        assert len({*shown[:5]}) == 5 and shown[0].startswith("<b>mail</b>")
+        assert "4 labels, accuracy" in page.locator("#label-counts").inner_text()
+        page.get_by_role("button", name="two").click()
+        page.locator("#label[aria-busy=false]").wait_for()
+        assert labels_of(path)[-1][2] == "two"
+        for _ in range(12 - 6):
+            page.locator("#label[aria-busy=false]").wait_for()
+            page.keyboard.press("1")
+        page.get_by_text("Every row is labelled.").wait_for()
+        assert len({line[0] for line in labels_of(path)}) == 12
+        page.keyboard.press("1")
+        assert len(labels_of(path)) == 12
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_label_tab_is_readable_on_a_phone(
+    browser: Any, library: Library, tmp_path: Path, scheme: str
+) -> None:
+    with labelling(browser, tmp_path) as (page, _):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": 320, "height": 640})
+        page.keyboard.press("1")
+        page.locator("#label[aria-busy=false]").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320
+        ratio, *what = page.evaluate(CONTRAST.replace('"h1,', '"kbd, h1,'))
+        assert ratio >= 4.5, what
+
+
+def test_the_label_tab_needs_a_table(page: Any) -> None:
+    page.get_by_text("eliza-tiny").wait_for()
+    assert not page.get_by_role("tab", name="Label").is_visible()
+    page.get_by_role("tab", name="Decisions").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.get_by_role("tab", name="Chat").get_attribute("aria-selected") == "true"
