@@ -1,7 +1,7 @@
 """The text around an input: chat or plain, with the question before or after the input.
 
 In plain text with the question first, the description of each option is an example of an input to
-which the option is the answer; docs/explanation/accuracy.md has measurements. Examples come before
+which the option is the answer; docs/explanation/measurements.md has figures. Examples come before
 the input in the same form, in a chat as turns of the user and the assistant.
 """
 

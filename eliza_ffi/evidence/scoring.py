@@ -40,7 +40,7 @@ MAX_TEMPERATURE = 20.0
 
 DEFAULT_WEIGHTS = (0.5, 1.0)
 """The weights of an encoder's log-probabilities and of the options' scores, without labels.
-docs/explanation/accuracy.md has the measurements."""
+docs/explanation/measurements.md has the measurements."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ T is :data:`TEMPERATURE`. The vectors of the options are computed once for each 
 label if there is none, and returns how relevant the description is. The log-probabilities are the
 log-softmax of these values.
 
-Both are named in docs/explanation/accuracy.md with the measurements behind their constants.
+Both are named in docs/explanation/measurements.md with the measurements behind their constants.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ The probabilities of each input are divided by a power of their mean over a samp
 the method ``batch``.
 
 It assumes that all options are about equally common. If an answer is rare, a full division finds
-too many of it; the strength :data:`STRENGTH` below 1 limits this. docs/explanation/accuracy.md has
-measurements. The similarities of an encoder are centred instead: the mean of each option over the
-sample is subtracted from its logarithms. A label of several gets its threshold in the same way.
+too many of it; the strength :data:`STRENGTH` below 1 limits this (see
+docs/explanation/measurements.md). The similarities of an encoder are centred instead: the mean of
+each option over the sample is subtracted from its logarithms. A label of several gets its threshold
+in the same way.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ References
 ----------
 Cho et al., "Prototypical Calibration for Few-shot Learning of Language Models", arXiv:2205.10183.
 Blum and Mitchell, "Combining Labeled and Unlabeled Data with Co-Training", 1998. The measurements
-are in docs/explanation/accuracy.md.
+are in docs/explanation/measurements.md.
 """
 
 from __future__ import annotations
