@@ -139,6 +139,8 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "--confidence C": CONFIDENCE,
             "--each-option": "keep the risk for each right option, and not only on average; needs "
             "more rows of rare options",
+            "--option-risk OPTION=SHARE ...": "accept at most this share of wrong answers among "
+            "the answers with the option, instead of --risk; repeat for each option",
             "--max-flips F": "with --orders: ask fewer orders if at most this share of the "
             "answers changes",
             "--compare FILE": "compare with this calibration, also of another wording, on the "
@@ -164,6 +166,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     check_output(arguments)
     check_output(arguments, "suspicious")
     earlier = _read_compared(arguments, questions)
+    risks = _option_risks(arguments.option_risk, questions)
     rows = _read_labelled(arguments, questions, may_miss=True)
     random_rows: dict[str, Any] = {}  # the examples to compare with, by place
     answers = None
@@ -187,6 +190,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
                     f"{counted(n_none, 'random row')} without an answer cannot be certified: the "
                     f"certificate is for inputs that one of the options fits"
                 )
+        if risks is not None:
+            settings["option_risks"] = risks
         calibration = calibrate(
             model,
             questions,
@@ -319,6 +324,32 @@ def _comparison_text(comparison: Mapping[str, Any]) -> str:
             head = ["place", "right", "before", "now", "input"]
             lines.append(text_table([head, *rows], left=5, width=terminal_width()))
     return "\n".join(lines)
+
+
+def _option_risks(
+    given: Sequence[str] | None, questions: Sequence[Question]
+) -> dict[Any, float] | None:
+    """Return the share of wrong answers to accept for each option that was given one."""
+    if given is None:
+        return None
+    values = {
+        name: value
+        for _, question in named_questions(questions)
+        for name, value in zip(option_names(question), question.values, strict=True)
+    }
+    risks = {}
+    for text in given:
+        name, _, share = text.rpartition("=")
+        if name not in values:
+            names = ", ".join(map(repr, values))
+            raise UsageError(
+                f"--option-risk must be OPTION=SHARE with one of the options {names}, got {text!r}"
+            )
+        try:
+            risks[values[name]] = float(share)
+        except ValueError:
+            raise UsageError(f"--option-risk {name}: expected a number, got {share!r}") from None
+    return risks
 
 
 def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> str:

@@ -59,6 +59,9 @@ class CertifiedThreshold:
         If the risk is kept for each right option, how frequent the options are. The probabilities
         are divided by these numbers before they are compared with the threshold. Otherwise few
         answers are sure enough if their right option is rare. None if the risk is kept on average.
+    of_options : tuple of (float or None), or None
+        If options have risks of their own, the threshold of the answers with each option; None for
+        an option without one. `threshold` is the lowest, and `risk` the highest risk.
     """
 
     threshold: float | None
@@ -70,6 +73,7 @@ class CertifiedThreshold:
     coverage: float
     needed: int | None
     frequencies: tuple[float, ...] | None = None
+    of_options: tuple[float | None, ...] | None = None
 
     def certifies(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
         """Return whether the answers are above the threshold, shape [n].
@@ -78,7 +82,11 @@ class CertifiedThreshold:
         """
         if self.threshold is None:
             return np.full(len(np.asarray(probabilities)), False)
-        sure: NDArray[np.bool_] = of_answers(probabilities, self.frequencies) >= self.threshold
+        least: Any = self.threshold
+        if self.of_options is not None:
+            of_options = [math.inf if each is None else each for each in self.of_options]
+            least = np.array(of_options)[np.asarray(probabilities).argmax(axis=1)]
+        sure: NDArray[np.bool_] = of_answers(probabilities, self.frequencies) >= least
         return sure
 
     def __str__(self) -> str:
@@ -86,8 +94,12 @@ class CertifiedThreshold:
         if self.threshold is not None:
             divided = "" if self.frequencies is None else ", divided by the options' frequencies,"
             each = "" if self.frequencies is None else ", whichever option is right"
+            least = f"{self.threshold:g}"
+            if self.of_options is not None:
+                thresholds = ["none" if t is None else f"{t:g}" for t in self.of_options]
+                least = f"the threshold of their option ({', '.join(thresholds)})"
             return (
-                f"Trust answers with a probability{divided} of at least {self.threshold:g}: at "
+                f"Trust answers with a probability{divided} of at least {least}: at "
                 f"most {_percent(self.risk)} of them are wrong{each}, {confidence}. In "
                 f"{self.n:,} labelled "
                 f"rows, {self.n_above:,} answers ({_percent(self.coverage)}) were above the "
@@ -139,6 +151,7 @@ class CertifiedThreshold:
             coverage=float(coverage),
             needed=None if needed is None else check_whole("needed", needed, n + 1, MAX_NEEDED),
             frequencies=_fractions("frequencies", data["frequencies"]),
+            of_options=_thresholds(data["of_options"], threshold),
         )
 
 
@@ -283,6 +296,16 @@ def _fractions(name: str, values: Any) -> tuple[float, ...] | None:
     if values is None:
         return None
     return tuple(_fraction(name, each) for each in check_several(name, values, "a list of numbers"))
+
+
+def _thresholds(values: Any, lowest: float | None) -> tuple[float | None, ...] | None:
+    if values is None:
+        return None
+    listed = check_several("of_options", values, "a list of numbers")
+    found = [None if each is None else _fraction("of_options", each) for each in listed]
+    if min((each for each in found if each is not None), default=None) != lowest:
+        raise InvalidArgumentError(f"of_options must have the lowest threshold {lowest}")
+    return tuple(found)
 
 
 def inner_fraction(name: str, value: Any) -> float:

@@ -23,6 +23,7 @@ from .._lazy import lazy_property
 from ..checks import (
     check_callback,
     check_flag,
+    check_kind,
     check_number,
     check_one_of,
     check_several,
@@ -84,7 +85,14 @@ from .heads import (
 from .self_training import MAX_ROWS, feature_of_rows, learn_from_rows
 from .stopping import stop_margin
 from .temperature import fit_temperature
-from .thresholds import automation, certify, conformal, is_bounded, looks
+from .thresholds import (
+    automation,
+    certify,
+    certify_options,
+    conformal,
+    is_bounded,
+    looks,
+)
 from .weights import MAX_WEIGHTED_OPTIONS, fit_weights
 
 if TYPE_CHECKING:
@@ -122,6 +130,7 @@ def calibrate(
     risk: float | None = None,
     confidence: float = 0.9,
     each_option: bool = False,
+    option_risks: Mapping[Any, float] | None = None,
     random: Iterable[int] | None = None,
     max_flips: float | None = None,
     progress: Progress | None = None,
@@ -178,6 +187,10 @@ def calibrate(
         Keep `risk` for the inputs of each right option, and not only on average: a rare option can
         have many wrong answers without changing the average. This needs more examples: half of
         those of the rarest option must be enough for a threshold.
+    option_risks
+        The share of wrong answers to accept among the answers with an option, by option: 0.01 is a
+        precision of 99 %. Each option then has a threshold of its own; `risk` is for the other
+        options. All hold together with `confidence`.
     random
         With `risk`, the indices of the rows that are a random sample of the inputs, if the others
         are not. These rows take the place of the random half. The rows must be in the order in
@@ -230,6 +243,7 @@ def calibrate(
     risk = None if risk is None else inner_fraction("risk", risk)
     if check_flag("each_option", each_option) and risk is None:
         raise InvalidArgumentError("each_option needs risk: the share of wrong answers to accept")
+    option_risks = _checked_risks(option_risks, asked, risk, each_option)
     sampled = None if random is None else check_several("random", random, "a list of indices")
     if sampled is not None and risk is None:
         raise InvalidArgumentError("random needs risk: the share of wrong answers to accept")
@@ -335,7 +349,13 @@ def calibrate(
             certifying.append(_held_out(best, scored, used, held_out))
             frequencies = _frequencies(targets[used], n_options) if each_option else None
             best = _certified(
-                best, certifying[-1], risk, confidence, frequencies, sampled is not None
+                best,
+                certifying[-1],
+                risk,
+                confidence,
+                frequencies,
+                option_risks,
+                sampled is not None,
             )
             reasons = _repeats(name, inputs, groups) + _neglected(name, best, certifying[-1])
             for reason in (*reasons, *_nothing_certified(name, best.threshold, sampled is None)):
@@ -854,6 +874,7 @@ def _certified(
     risk: float,
     confidence: float,
     frequencies: tuple[float, ...] | None = None,
+    option_risks: Mapping[Any, float] | None = None,
     at_looks: bool = False,
 ) -> QuestionCalibration:
     """Return a calibration with the threshold and the sets of rows that it was not fitted on.
@@ -867,19 +888,48 @@ def _certified(
         conformal(rows.p[base], rows.targets[base], risk, each_option=each_option) for base in bases
     ]
     parts = [base & (rows.targets == k) for base in bases for k in range(n_options)]
-    threshold = certify(
-        of_answers(rows.p, frequencies),
-        right,
-        risk=risk,
-        confidence=confidence,
-        parts=parts if each_option else rows.parts,
-        at_looks=at_looks,
-    )
+    if option_risks and not option_risks.keys().isdisjoint(fitted.values):
+        n_looks = len(looks(risk, confidence)) if at_looks else 1
+        threshold = certify_options(
+            rows.p,
+            rows.targets,
+            [option_risks.get(value, risk) for value in fitted.values],
+            confidence=1 - (1 - confidence) / n_looks,
+            parts=rows.parts,
+        )
+        threshold = replace(threshold, confidence=confidence)
+    else:
+        threshold = certify(
+            of_answers(rows.p, frequencies),
+            right,
+            risk=risk,
+            confidence=confidence,
+            parts=parts if each_option else rows.parts,
+            at_looks=at_looks,
+        )
     return replace(
         fitted,
         threshold=replace(threshold, frequencies=frequencies),
         sets=_union(sets),
     )
+
+
+def _checked_risks(
+    risks: Any, questions: Sequence[Question], risk: float | None, each_option: bool
+) -> dict[Any, float] | None:
+    """Return the risks of options after checking that a question has each option."""
+    if risks is None:
+        return None
+    check_kind("option_risks", risks, Mapping, "a mapping from options to shares")
+    if risk is None or each_option:
+        raise InvalidArgumentError("option_risks needs risk, without each_option")
+    known = [value for _, asked in named_questions(questions) for value in asked.values]
+    for option in risks:
+        if option not in known:
+            raise InvalidArgumentError(
+                f"option_risks: expected one of {', '.join(map(repr, known))}, got {option!r}"
+            )
+    return {option: inner_fraction("option_risks", each) for option, each in risks.items()}
 
 
 def _union(sets: Sequence[ConformalSets]) -> ConformalSets:

@@ -206,18 +206,18 @@ def status(counts: LabelCounts, risk: float) -> str:
         f", accuracy {counts.accuracy:.2f} ({counts.low:.2f} to {counts.high:.2f}, "
         f"{counted(counts.n_random, 'random row')})"
     )
-    found = counts.certificate
+    found, errors = counts.certificate, f"{100 * risk:.3g} % errors"
     if counts.n_random < MIN_RANDOM:
         return text
     if found.threshold is not None:
         text += (
             f", certified at {found.n:,}: {found.coverage:.0%} can be automated with at most "
-            f"{risk:.3g} errors"
+            f"{errors}"
         )
     elif found.needed is None:
-        text += f", too many errors to automate at {risk:.3g}"
+        text += f", too many errors to automate with {errors}"
     elif found.needed > counts.n_random:
-        text += f", a certificate for {risk:.3g} errors needs about {found.needed:,} random rows"
+        text += f", a certificate for {errors} needs about {found.needed:,} random rows"
     next_look = counts.next_look
     return text if next_look is None else f"{text} (next look at {next_look:,})"
 

@@ -225,6 +225,50 @@ def looks(risk: float, confidence: float) -> tuple[int, ...]:
     return found
 
 
+def certify_options(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    risks: Sequence[float],
+    *,
+    confidence: float = 0.9,
+    parts: Sequence[ArrayLike] = (),
+) -> CertifiedThreshold:
+    """Return a threshold for the answers with each option, of which at most its risk is wrong.
+
+    This is a target for the precision of each option. delta is split equally over the options, so
+    that all thresholds hold together. The parameters are those of :func:`conformal` and
+    :func:`certify`.
+    """
+    p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(targets, dtype=np.intp)
+    answers, sure = p.argmax(axis=1), p.max(axis=1)
+    n, found, needed = len(p), [], []
+    for option, risk in enumerate(risks):
+        rows = answers == option
+        each = certify(
+            sure[rows],
+            y[rows] == option,
+            risk=risk,
+            confidence=1 - (1 - confidence) / len(risks),
+            parts=[np.asarray(part, dtype=bool)[rows] for part in parts],
+        )
+        found.append(each)
+        if each.needed is not None and each.n:
+            needed.append(min(max(each.needed * n // each.n, n + 1), MAX_NEEDED))
+    thresholds = [each.threshold for each in found if each.threshold is not None]
+    n_above = sum(each.n_above for each in found)
+    return CertifiedThreshold(
+        threshold=min(thresholds, default=None),
+        risk=max(risks),
+        confidence=confidence,
+        n=n,
+        n_above=n_above,
+        n_wrong=sum(each.n_wrong for each in found),
+        coverage=share_of(n_above, n),
+        needed=None if thresholds else min(needed, default=None),
+        of_options=tuple(each.threshold for each in found),
+    )
+
+
 def conformal(
     probabilities: ArrayLike,
     targets: ArrayLike,

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from command import Run
 
-from eliza_ffi.learning.thresholds import looks
+from eliza_ffi.learning.labelling import LabelCounts, status
+from eliza_ffi.learning.thresholds import certify, looks
 from eliza_ffi.library.loading import Library
 from eliza_ffi.tables.label_file import LabelFile
 
@@ -171,6 +172,23 @@ def test_suspicious_labels_are_shown_again_without_the_models_answer(
     press(monkeypatch, "k")
     assert "may be wrong" not in run(*COMMAND).out
     assert json.loads(run("evaluate", *given, "--json").out)["overall"]["n"] == 15
+
+
+@pytest.mark.parametrize(
+    ("n_wrong", "n", "expected"),
+    [
+        (0, 5, "7 labels, accuracy 1.00 (0.30 to 0.70, 5 random rows)"),
+        (0, 50, "a certificate for 5 % errors needs about 118 random rows (next look at 118)"),
+        (3, 50, "too many errors to automate with 5 % errors (next look at 118)"),
+        (0, 118, "certified at 118: 100% can be automated with at most 5 % errors (next look at"),
+    ],
+)
+def test_the_screen_says_what_the_labels_can_certify(n_wrong: int, n: int, expected: str) -> None:
+    right = [i >= n_wrong for i in range(n)]
+    certificate = certify([0.97] * n, right, risk=0.05, at_looks=True)
+    following = next(look for look in looks(0.05, 0.9) if look > n)
+    counts = LabelCounts(2, n, n - n_wrong, 0.3, 0.7, certificate, following)
+    assert expected in status(counts, 0.05)
 
 
 def write_labels(*lines: str) -> None:

@@ -195,6 +195,28 @@ def test_plots_are_written_to_a_folder(run: Run, table: str) -> None:
         assert (Path("plots") / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_option_can_have_a_risk_of_its_own(run: Run, table: str) -> None:
+    asked = ["--ask", "What is wanted?", "--option", "search", "--option", "email"]
+    command = ["calibrate", table, "--column", "body", *asked, "--target", "0=wanted"]
+    command += ["--method", "none", "--output", "c.json", "--json", "--risk", "0.9"]
+    command += ["--option-risk", "email=0.95", "--option-risk", "search=0.05"]
+    threshold = run(*command).json["0"]["threshold"]
+    search, _ = threshold["of_options"]
+    assert search is None  # 12 rows are too few
+    assert threshold["risk"] == 0.95
+    assert list(Calibration.load("c.json").questions[0].threshold.of_options) == [
+        None,
+        threshold["threshold"],
+    ]
+    for given, message in (
+        ("fax=0.1", "one of the options 'search', 'email', got 'fax=0.1'"),
+        ("email=few", "--option-risk email: expected a number, got 'few'"),
+        ("email=1.5", "option_risks must be"),
+    ):
+        err = run(*command, "--option-risk", given, code=1 + (given != "email=1.5")).err
+        assert message in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("command", "options", "code", "message"),
     [

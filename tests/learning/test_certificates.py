@@ -198,6 +198,53 @@ def test_a_risk_for_each_option_is_kept_for_a_rare_one(
     assert "Where 'rare' is right" in " ".join(report.text().split())
 
 
+def test_answers_with_an_option_keep_its_own_risk(scripted_model: MakeModel) -> None:
+    """The option's answers are more often wrong than the others, and must be so less often."""
+    rng = np.random.default_rng(5)
+    n = 4_000
+    p = rng.uniform(0.5, 1, n)
+    answers = rng.integers(2, size=n)
+    right = rng.random(n) < np.where(answers == 1, np.where(p < 0.8, 0.7, 0.99), 0.98)
+    y = np.where(right, answers, 1 - answers)
+    z = np.log(np.where(np.arange(2) == answers[:, None], p[:, None], 1 - p[:, None]))
+    labelled = [(str(row), RARE.values[y[row]]) for row in range(n)]
+    given_: Any = {"method": "none", "risk": 0.1, "on_warning": str}
+    model = scripted_model(z)
+    fitted = calibrate(model, RARE, labelled, option_risks={"rare": 0.04}, **given_)
+    threshold = fitted.questions[0].threshold
+    assert threshold is not None and threshold.of_options is not None
+    common, rare = threshold.of_options
+    assert common is not None and rare is not None
+    assert (threshold.threshold, threshold.risk) == (common, 0.1)
+    certified = threshold.certifies(np.exp(z))
+    assert certified.tolist() == (p >= np.where(answers == 1, rare, common)).tolist()
+    wrong = [(~right)[certified & (answers == k)].mean() for k in (0, 1)]
+    assert wrong[0] <= 0.1 and 0 < wrong[1] <= 0.04
+    on_average = calibrate(model, RARE, labelled, **given_).questions[0].threshold
+    assert on_average is not None
+    assert (~right)[on_average.certifies(np.exp(z)) & (answers == 1)].mean() > 0.04
+    assert Calibration.from_text(fitted.to_text()) == fitted
+    assert f"the threshold of their option ({common:g}, {rare:g})" in str(threshold)
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"),
+    [
+        ({"option_risks": {"rare": 0.1}}, "option_risks needs risk"),
+        ({"risk": 0.1, "option_risks": {"no": 0.1}}, "expected one of 'common', 'rare', got 'no'"),
+        ({"risk": 0.1, "option_risks": {"rare": 1.0}}, "above 0 and below 1"),
+        ({"risk": 0.1, "each_option": True, "option_risks": {"rare": 0.1}}, "without each_option"),
+    ],
+)
+def test_wrong_risks_of_options_are_rejected(
+    scripted_model: MakeModel, given_: dict[str, Any], message: str
+) -> None:
+    z, y = rare_source()
+    labelled = [(str(row), RARE.values[y[row]]) for row in range(40)]
+    with pytest.raises(InvalidArgumentError, match=message):
+        calibrate(scripted_model(z), RARE, labelled, method="none", **given_)
+
+
 def test_an_option_without_rows_cannot_be_certified(scripted_model: MakeModel) -> None:
     source = Source.of(strength=8.0)
     model = scripted_model(source.z)
