@@ -23,7 +23,7 @@ from eliza_ffi.library.protocol import StreamStep, Tokens
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import Generation
 from eliza_ffi.session.requests import GenerationRequest, choice_request, generate_request
-from eliza_ffi.session.results import RunResult, choice_of
+from eliza_ffi.session.results import choice_of
 from eliza_ffi.session.run import Run
 
 T = TypeVar("T")
@@ -123,13 +123,13 @@ class OurStreams:
         model = self._model
         args = choice_request(model.session, prompt, self._choices)
         *_, result = Run(model.session, partial(_generated, args)).steps()
-        assert isinstance(result, RunResult)
+        assert isinstance(result, Generation)
         return str(choice_of(self._choices, args, result, 0.0).value)
 
 
 def _generated(
     args: GenerationRequest, run: Run[Any]
-) -> Generator[StreamStep | RunResult, None, None]:
+) -> Generator[StreamStep | Generation, None, None]:
     return Generation(run, args).steps()
 
 

@@ -19,7 +19,7 @@ OTHER_KEYS = ("input_schema", "inputSchema")
 """What Anthropic's API and the Model Context Protocol call a tool's parameters."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tool:
     """A function that the model may call."""
 

@@ -26,6 +26,7 @@ from ..library.protocol import (
 )
 from ..model import Model
 from ..sampling.params import Sampling
+from ..session.generation import Generation
 from ..session.options import AnyPrompt
 from ..session.requests import (
     REQUEST_FIELDS,
@@ -33,7 +34,6 @@ from ..session.requests import (
     GenerationRequest,
     generate_request,
 )
-from ..session.results import RunResult
 from ..structured.masks import Masks
 
 TOKEN_TREE_FIELDS = {"token_tree_payload", "token_tree_mode", "token_tree_path", "on_trie_error"}
@@ -47,13 +47,16 @@ RENAMED = {
 }
 """The fields of a request that have another name in elizaOS."""
 
+OWN = ("constraint", "heal_prompt", "lead", "on_limit", "reasoning", "sampler_plan")
+"""The fields of a request that elizaOS's arguments lack. A constraint has a field for each of its
+kinds there. Tokens of payloads have no lead, and elizaOS separates reasoning itself."""
+
 NAMES = {
     each.name: RENAMED.get(each.name, each.name)
     for each in fields(GenerationRequest)
-    if each.name not in ("constraint", "heal_prompt", "lead", "reasoning")
+    if each.name not in OWN
 }
-"""The elizaOS names of a request's fields. A constraint has a field for each of its kinds there.
-Tokens of payloads have no lead, and elizaOS separates reasoning itself."""
+"""The elizaOS names of a request's fields."""
 
 NONE = type(None)
 
@@ -209,7 +212,7 @@ class FfiStreamingResult:
     logprobs: NDArray[np.void] | None = None
 
     @classmethod
-    def of(cls, result: RunResult) -> FfiStreamingResult:
+    def of(cls, result: Generation) -> FfiStreamingResult:
         """Convert a result of this package to elizaOS's result."""
         usage = Usage(
             prompt_tokens=result.prompt_tokens,

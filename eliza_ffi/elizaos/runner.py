@@ -13,7 +13,6 @@ from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
 from ..model import Model
 from ..session.generation import Generation
-from ..session.results import RunResult
 from ..session.run import Run
 from ..session.scheduler import Scheduler
 from ..session.threads import MAX_SLOTS, Threads, tell
@@ -58,7 +57,7 @@ class FfiStreamingRunner:
             slots_wait=True,
         )
 
-    def generation(self, args: FfiStreamingGenerateArgs) -> Run[StreamStep | RunResult]:
+    def generation(self, args: FfiStreamingGenerateArgs) -> Run[StreamStep | Generation]:
         """Return a generation that has not started; the last step is its result."""
         check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
         request = args.to_request()
@@ -122,7 +121,7 @@ class FfiStreamingRunner:
     ) -> AsyncGenerator[Any, None]:
         async with aclosing(self._scheduler.steps_async(run, None)) as steps:
             async for step in steps:
-                if isinstance(step, RunResult):
+                if isinstance(step, Generation):
                     if with_result:
                         yield FfiStreamingResult.of(step)
                     return

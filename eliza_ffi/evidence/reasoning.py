@@ -24,7 +24,7 @@ from ..errors import NoChatTemplateError
 from ..session.requests import generate_request
 from ..session.run import Run
 from ..session.task import Task
-from ..session.thinking import FinishedReasoning, Reasoning
+from ..session.thinking import Reasoning
 from .deciding import DecisionPlan, OnScores, plan_runs
 from .doubts import Doubts
 
@@ -116,7 +116,7 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
     return session.at_once(asked) if think else session.decisions_at_once(asked)
 
 
-def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[FinishedReasoning]:
+def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Reasoning]:
     """Return the run that lets the model reason about an input and its questions."""
     plan.stage(session, 0).about(session, given)  # checks the input before the model reasons
     text = f"{input_text(given).strip()}\n\n{plan.questions_text}"
@@ -129,7 +129,8 @@ def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Finis
     reasoning = Reasoning(session, request, plan.settings.think)
 
     def steps(run: Run[Any]) -> Generator[Any, None, None]:
-        yield (yield from reasoning.steps(run))
+        yield from reasoning.steps(run)
+        yield reasoning
 
     return Run(session, steps, slot_id=request.slot_id)
 

@@ -308,6 +308,18 @@ class CffiBinding:
         ids, n = self._ids(tokens)
         self._call_on(stream, "llm_stream_append", f"prefill {n} tokens", ids, n)
 
+    def reset_keep(self, stream: CffiStream, n_keep: int) -> None:
+        """Start again after the first `n_keep` tokens, which become the prompt of what follows.
+
+        A cancel that came before has no effect any more.
+        """
+        reset, doing = self._functions["llm_stream_reset_keep"], "start again after a prompt"
+        n_keep = check_whole("n_keep", n_keep, 0)
+        with self._turn(stream, doing):
+            status = int(reset(stream.pointer, n_keep))
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+
     def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
         """Restrict the next token to a set; None removes the restriction.
 

@@ -27,7 +27,7 @@ from ..session.results import GenerationResult, TextPiece, TokenLogprob
 from ..session.run import Run
 from ..session.runs import choice_run, text_run, tools_run
 from ..session.session import Session
-from ..session.thinking import FinishedReasoning, Thinking, written_reasoning
+from ..session.thinking import Reasoning, Thinking, written_reasoning
 from ..session.tool_calls import (
     MAX_CALLS,
     CallPiece,
@@ -157,7 +157,7 @@ async def _steps(
     context: RequestContext,
     request: AnswerRequest,
     run: Run[Any],
-    thoughts: list[FinishedReasoning],
+    thoughts: list[Reasoning],
     with_steps: bool,
 ) -> AsyncGenerator[Step, None]:
     """Yield the steps of an answer, and count its tokens and their times for the metrics.
@@ -236,7 +236,7 @@ def _naming_fields(context: RequestContext, request: AnswerRequest) -> Iterator[
 
 def _runs(
     context: RequestContext, request: AnswerRequest, with_steps: bool
-) -> list[tuple[Run[Any], list[FinishedReasoning]]]:
+) -> list[tuple[Run[Any], list[Reasoning]]]:
     """Return the run of each answer, and a list that gets the reasoning before the answer."""
     session, talk, reasoning = context.model.session, request.talk, None
     _check_bias(session, request.sampling)
@@ -264,7 +264,7 @@ def _runs(
             (_run(session, request, prompt, sampling, reasoning, with_steps, thoughts), thoughts)
             for prompt in prompts
             for sampling in request.samplings()
-            for thoughts in [list[FinishedReasoning]()]
+            for thoughts in [list[Reasoning]()]
         ]
 
 
@@ -275,7 +275,7 @@ def _run(
     sampling: Sampling | None,
     reasoning: WrittenReasoning | None,
     with_steps: bool,
-    thoughts: list[FinishedReasoning],
+    thoughts: list[Reasoning],
 ) -> Run[Any]:
     limit, talk = request.limit, request.talk
     common: dict[str, Any] = {"max_tokens": request.max_tokens, "stop": request.stop or None}
@@ -347,9 +347,7 @@ def _samples_labels(sampling: Sampling | None) -> bool:
     raise HTTPError(400, message, "invalid_value", "temperature")
 
 
-async def _answer(
-    context: RequestContext, result: Any, thought: FinishedReasoning | None
-) -> Answer:
+async def _answer(context: RequestContext, result: Any, thought: Reasoning | None) -> Answer:
     """Return the answer for a result of the model, after the reasoning `thought` if any."""
     n_thoughts = 0 if thought is None else thought.n_generated
     reasoning = None if thought is None else thought.text or None

@@ -21,15 +21,17 @@ from ..errors import (
 from ..library.protocol import SpanResult, StreamStats
 from ..structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from ..structured.placed_span import Filled, PlacedSpan, Script
-from .requests import FillRequest
+from .requests import GenerationRequest
 from .run import Run
 
 
 class Filling:
     """The filling of a skeleton for a request; `run` is the run that it is a part of."""
 
-    def __init__(self, run: Run[Any], args: FillRequest) -> None:
+    def __init__(self, run: Run[Any], args: GenerationRequest) -> None:
         self._run, self._binding = run, run.binding
+        self._skeleton: Any = args.constraint
+        self._sampling = args.span_sampling
         self.args = args
         self._answer = AnswerWriter()
         self._is_healing = args.heal_prompt  # True until the first span has been written
@@ -44,11 +46,11 @@ class Filling:
         answer.
         """
         begin = time.perf_counter()
-        generation = self.args.generation
-        config = replace(generation, max_tokens=0, temperature=0.0)
-        sampling = None if generation.sampling is None else generation.sampling.to_json()
-        with self._run.opened(config, generation.prompt_tokens, sampling) as stream:
-            script = self.args.skeleton.script()
+        args = self.args
+        config = replace(args, max_tokens=0, temperature=0.0)
+        sampling = None if args.sampling is None else args.sampling.to_json()
+        with self._run.opened(config, args.prompt_tokens, sampling) as stream:
+            script = self._skeleton.script()
             placed: PlacedSpan | None = next(script)
             while placed is not None:
                 self._run.check()
@@ -69,7 +71,7 @@ class Filling:
         value = None
         if self._complete:
             with suppress(InvalidArgumentError):
-                value = self.args.skeleton.parse(answer.text)
+                value = self._skeleton.parse(answer.text)
         return FillResult(
             text=answer.text,
             value=value,
@@ -132,11 +134,11 @@ class Filling:
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
-        args, sampling = self.args, self.args.sampling
+        args, sampling = self.args, self._sampling
         if args.sampler_plan is not None:
             sampling = args.sampler_plan.sampling(placed.index, placed.span.kind, sampling)
         fixed = {"before": placed.before, "after": placed.after}
-        options = {"max_tokens": self._room(), "logprobs": args.logprobs}
+        options = {"max_tokens": self._room(), "logprobs": args.logprobs is not None}
         result = self._call(stream, {**fixed, **request, **sampling.request(), **options})
         if result.truncated and placed.span.rule is not None:
             raise InvalidArgumentError(

@@ -7,7 +7,8 @@ stops reading early.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -25,9 +26,10 @@ from ..library.protocol import (
     StreamStep,
     TrieLeaf,
 )
+from ..structured.fill_result import FilledSpan
 from .masking import ChoiceStep, MaskedSteps
 from .requests import GenerationRequest, TextChoices
-from .results import AnswerStep, RunResult
+from .results import AnswerStep
 from .run import Run
 
 logger = logging.getLogger("eliza_ffi")
@@ -40,6 +42,22 @@ class Generation:
     labels. `at_once` says whether a step may have many tokens, so that the whole text needs few
     calls of the library. The token `last` ends the text, even if the model would continue; it needs
     `at_once` to be False. Successive steps may be pulled from different threads.
+
+    Attributes
+    ----------
+    text, tokens, finish_reason, prompt_tokens, stats, reasoning
+        As in :class:`~eliza_ffi.GenerationResult`, at the end.
+    drafted, accepted : int
+        The number of drafted tokens, and how many of them were accepted.
+    leaf : TrieLeaf or None
+        The chosen label, if there was one and the library reports it.
+    leaf_logprobs : array of float64, shape [labels], or None
+        With the request's `score_choices`, the natural logarithm of each label's probability.
+    logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
+        With the request's `logprobs`, the generated token in each row, then the n most probable
+        tokens at its position. Unknown entries are -1 and nan.
+    choices : mapping of str to FilledSpan
+        The choices of the masks' plan, by path.
     """
 
     def __init__(
@@ -59,10 +77,17 @@ class Generation:
         supports = run.binding.supports
         self._at_once = at_once and supports("next_many") and supports("set_stops")
         self._last = last
+        self.text = ""
+        self.tokens: tuple[int, ...] = ()
+        self.finish_reason = "none"
+        self.prompt_tokens = len(args.prompt_tokens)
+        self.reasoning: str | None = None
+        self.logprobs: NDArray[np.void] | None = None
+        self.choices: Mapping[str, FilledSpan] = {}
         self._text: list[str] = []
         self._tokens: list[int] = []
-        self._drafted = 0
-        self._accepted = 0
+        self.drafted = 0
+        self.accepted = 0
         self._stop = StopTexts(args.stop) if args.stop else None
         self._reader = None if args.reasoning is None else args.reasoning.reader()
         self._logprobs: list[NDArray[np.void]] = []
@@ -70,16 +95,19 @@ class Generation:
         self._done = False
         self._is_stopped = False
         self._context_full = False
-        self._stats: StreamStats | None = None
-        self._leaf: TrieLeaf | None = None
-        self._leaf_logprobs: NDArray[np.float64] | None = None
+        self.stats: StreamStats | None = None
+        self.leaf: TrieLeaf | None = None
+        self.leaf_logprobs: NDArray[np.float64] | None = None
 
-    def steps(self) -> Generator[StreamStep | RunResult, None, None]:
-        """Generate, and yield the steps, of which the last has `done` set; then the result."""
-        args = self.args
+    def steps(self, stream: Any = None) -> Generator[StreamStep | Generation, None, None]:
+        """Generate, and yield the steps, of which the last has `done` set; then itself.
+
+        An open `stream` has read the prompt, and stays open.
+        """
+        args, run = self.args, self._run
         sampling = None if args.sampling is None else args.sampling.to_json()
-        run = self._run
-        with run.opened(args, args.prompt_tokens, sampling) as stream:
+        opened = run.opened(args, args.prompt_tokens, sampling)
+        with opened if stream is None else nullcontext(stream) as stream:
             if args.logprobs is not None:
                 self._binding.set_logprobs(stream, args.logprobs)
             # The library does not know where the reasoning ends, in which a stop has no effect.
@@ -88,7 +116,7 @@ class Generation:
             has_trie = args.constraint is not None and self._set_trie(stream)
             try:
                 if has_trie and args.score_choices:
-                    self._leaf_logprobs = self._binding.token_trie_scores(stream)
+                    self.leaf_logprobs = self._binding.token_trie_scores(stream)
                 for pulled in self._pull(stream):
                     step = self._count(pulled)
                     if args.logprobs is not None:
@@ -100,27 +128,18 @@ class Generation:
                     if step.done:
                         break
             finally:
-                run.end()
                 if has_trie:
+                    run.end()
                     self._binding.clear_token_trie(stream)
-        yield self.result()
-
-    def result(self) -> RunResult:
-        """Return the result so far; it is complete after the last step."""
-        return RunResult(
-            text="".join(self._text),
-            tokens=tuple(self._tokens),
-            prompt_tokens=len(self.args.prompt_tokens),
-            drafted=self._drafted,
-            accepted=self._accepted,
-            stats=self._stats,
-            finish_reason=self._finish_reason(),
-            leaf=self._leaf,
-            leaf_logprobs=self._leaf_logprobs,
-            logprobs=np.concatenate(self._logprobs) if self._logprobs else None,
-            reasoning=None if self._reader is None else self._reader.reasoning,
-            choices={} if self._masked is None else self._masked.choices,
-        )
+        self.text, self.tokens = "".join(self._text), tuple(self._tokens)
+        self.finish_reason = self._finish_reason()
+        if self._logprobs:
+            self.logprobs = np.concatenate(self._logprobs)
+        if self._reader is not None:
+            self.reasoning = self._reader.reasoning
+        if self._masked is not None:
+            self.choices = self._masked.choices
+        yield self
 
     def _set_trie(self, stream: Any) -> bool:
         """Start the span of labels, and return whether it has begun."""
@@ -162,7 +181,7 @@ class Generation:
                 args = self.args
                 is_joined = self._at_once and args.logprobs is None
                 is_joined = is_joined and not args.stop and args.reasoning is None
-                yield from (self._masked.joined if is_joined else self._masked.steps)(stream)
+                yield from self._masked.steps(stream, is_joined)
                 return
             binding = self._binding
             while True:
@@ -186,8 +205,8 @@ class Generation:
             step = replace(step, text=text, done=step.done or self._is_stopped)
         self._text.append(step.text)
         self._tokens.extend(step.tokens)
-        self._drafted += step.drafted
-        self._accepted += step.accepted
+        self.drafted += step.drafted
+        self.accepted += step.accepted
         self._done = step.done
         return step
 
@@ -223,9 +242,9 @@ class Generation:
     def _read_outcome(self, stream: Any, has_trie: bool) -> None:
         """Read the facts that are available only while the stream is open."""
         if self._binding.supports("stats"):
-            self._stats = self._binding.stats(stream)
+            self.stats = self._binding.stats(stream)
         if has_trie and self._binding.supports("token_trie_leaf"):
-            self._leaf = self._binding.token_trie_leaf(stream)
+            self.leaf = self._binding.token_trie_leaf(stream)
 
     def _finish_reason(self) -> str:
         if self._context_full:
@@ -236,11 +255,11 @@ class Generation:
             return "end"
         if self._masked is not None and self._masked.is_cut:
             return "length"
-        if self._stats is not None:
-            return self._stats.finish_reason
+        if self.stats is not None:
+            return self.stats.finish_reason
         if not self._done:
             return "none"
-        if self._leaf is not None and self.args.choice_mode & STOP_AT_LEAF:
+        if self.leaf is not None and self.args.choice_mode & STOP_AT_LEAF:
             return "leaf"
         limit = self.args.max_tokens
         return "length" if 0 < limit <= len(self._tokens) else "end"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -31,6 +30,7 @@ If the mask is known before the pass, the pass computes only the logits that the
 mask that takes longer is computed on another thread during the pass."""
 
 
+_CERTAIN, _SCORED = attrgetter("certain"), attrgetter("scored")
 _UP_TO_WORD = re.compile(r".*\w", re.DOTALL)
 
 
@@ -52,7 +52,6 @@ class MaskedSteps:
 
     def __init__(self, run: Run[Any], args: GenerationRequest, masks: Masks) -> None:
         self._binding = run.binding
-        self._check = run.check
         self._masks = masks
         given = args.sampling or args
         self._sampling = {n: getattr(given, n) for n in ("temperature", "top_k", "top_p")}
@@ -75,108 +74,92 @@ class MaskedSteps:
         self._follows_label = False
         self._held: StreamStep | None = None  # its last token ends inside the next choice
         self._n_tokens = 0
+        self._n_forced = 0  # how many forced tokens the stream still has
+        # The mask that is computed on another thread, and the duration of the last mask.
+        self._thread: ThreadPoolExecutor | None = None
+        self._mask_seconds = 0.0
         self.has_ended = False  # whether the text is complete, so that no token may follow
         self.is_cut = False  # whether `max_tokens` ended the text
         self.choices: dict[str, FilledSpan] = {}  # those so far, by their path in the plan
 
-    def steps(self, stream: Any) -> Iterator[StreamStep]:
-        """Yield the steps. The last one is `done`."""
-        with closing(_MaskComputer(lambda: self._binding.decode(stream))) as computer:
-            done = False
-            while not done:
-                self._check()
-                for step in self._part(stream, computer):
-                    self._n_tokens += len(step.tokens)
-                    done = step.done
-                    yield step
+    def steps(self, stream: Any, joined: bool = False) -> Iterator[StreamStep]:
+        """Yield the steps. The last one is `done`.
 
-    def joined(self, stream: Any) -> Iterator[StreamStep]:
-        """Yield all steps as one; if the context is full, first those until then."""
-        steps: list[StreamStep] = []
+        With `joined`, yield all steps as one; if the context is full, first those until then.
+        """
+        waiting: list[StreamStep] = []
+        done = False
         try:
-            steps.extend(self.steps(stream))
+            while not done:
+                step = self._next(stream)
+                if step is None:
+                    continue
+                self._n_tokens += len(step.tokens)
+                done = step.done
+                if joined:
+                    waiting.append(step)
+                else:
+                    yield step
         except ContextFullError:
-            yield _joined(steps, False)
+            if joined:
+                yield _joined(waiting, False)
             raise
-        yield _joined(steps, True)
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()
+        if joined:
+            yield _joined(waiting, True)
 
-    def _part(self, stream: Any, computer: _MaskComputer) -> Iterable[StreamStep]:
-        """Return the steps of the next choice, or of the tokens that one mask decides."""
-        plan = self._plan
+    def _next(self, stream: Any) -> StreamStep | None:
+        """Write a choice, fixed text, or a token that the masks allow; None = hold it back."""
+        if self._n_forced:
+            return self._pulled(stream)
+        plan, n_chosen = self._plan, len(self.choices)
+        step: StreamStep | None = None
         if plan is not None and plan.is_at_end:
-            if not self._allows(plan.fixed.decode()):
-                return self._without_plan(plan, stream, computer)
-            return (self._cut(self._rest(stream, plan)),)
-        if self._max_tokens and self._n_tokens >= self._max_tokens:
-            return (self._cut(StreamStep((), "", True)),)
-        if plan is not None and self._chooses(plan.is_at_choice or self._held is not None):
-            allowed = self._allowed_labels(plan)
-            if not allowed:
-                return self._without_plan(plan, stream, computer)
-            step = self._chosen(stream, plan, allowed)
-            cut = self._cut(step)
-            if cut is not step:
+            step = self._rest(stream, plan)
+        elif self._max_tokens and self._n_tokens >= self._max_tokens:
+            step = StreamStep((), "", True)
+        elif plan is not None and not self._has_bias and (plan.is_at_choice or self._held):
+            step = self._chosen(stream, plan)
+        elif plan is not None and self._follows_label and plan.fixed:
+            step = self._after_label(stream, plan)
+        if step is None:
+            return self._masked(stream)
+        n_left = self._max_tokens - self._n_tokens
+        if self._max_tokens and (len(step.tokens) > n_left or (step.done and not self.has_ended)):
+            step = self._cut(step, n_left)
+            if len(self.choices) > n_chosen:
                 self.choices.popitem()
-            return (cut,)
-        if plan is not None and self._follows_label and plan.fixed:
-            if not self._allows(plan.fixed.decode()):
-                return self._without_plan(plan, stream, computer)
-            return (self._cut(self._after_label(stream, plan)),)
-        return self._masked(stream, computer)
+        return step
 
     # ---- choices -----------------------------------------------------------------------------
 
-    def _chooses(self, is_at_choice: bool) -> bool:
-        """Return whether the plan's choice decides the next tokens."""
-        return is_at_choice and not self._has_bias
-
-    def _allowed_labels(self, plan: PlanReader) -> list[int]:
-        """Return the indices of the labels that the masks allow.
-
-        The plan knows less than the masks. For example, it offers a field whose schema is
-        impossible for a reason that only llguidance finds.
-        """
-        assert plan.choice is not None
-        begun = plan.fixed.decode()
-        if self._held is not None:
-            last = self._texts[self._held.tokens[-1]]
-            begun = last[: -len(plan.beyond)].decode() + begun
-        labels = enumerate(plan.choice.labels)
-        return [i for i, label in labels if self._allows(begun + label.certain)]
-
-    def _allows(self, text: str) -> bool:
-        source = self._current_source()
-        assert isinstance(source, GuidanceSource)  # only they have a plan
-        return source.allows(text)
-
-    def _without_plan(
-        self, plan: PlanReader, stream: Any, computer: _MaskComputer
-    ) -> Iterable[StreamStep]:
-        """Leave the rest of the answer to the masks."""
-        plan.give_up()
-        held, self._held = self._held, None
-        if held is None:
-            return self._masked(stream, computer)
-        self._unread.append(held.tokens[-1])
-        return (held,)
-
-    def _chosen(self, stream: Any, plan: PlanReader, allowed: Sequence[int]) -> ChoiceStep:
-        choice, fixed = plan.choice, plan.fixed.decode()
+    def _chosen(self, stream: Any, plan: PlanReader) -> StreamStep | None:
+        """Write the best label that the masks allow. Without one, the masks write the rest."""
+        choice, beyond, fixed = plan.choice, plan.beyond, plan.fixed.decode()
         assert choice is not None
         held, self._held = self._held, None
         earlier: tuple[int, ...] = ()
-        text = ""
-        beyond = plan.beyond
+        text, begun = "", fixed
         if held is not None:
             earlier, last = held.tokens[:-1], self._texts[held.tokens[-1]]
-            text = held.text.removesuffix(last.decode()) + last[: -len(beyond)].decode()
+            kept = last[: -len(beyond)].decode()
+            text, begun = held.text.removesuffix(last.decode()) + kept, kept + fixed
+        # The plan knows less than the masks. For example, it offers a field whose schema is
+        # impossible for a reason that only llguidance finds.
+        allowed = self._current_source().allowed(begun, map(_CERTAIN, choice.labels))
+        if not allowed:
+            plan.give_up()
+            self._unread += () if held is None else held.tokens[-1:]
+            return held
         text += fixed
         is_first = self._heal_prompt and not self._n_tokens
         result = self._binding.fill(
             stream,
             {
                 "before": fixed,
-                "choices": [choice.labels[i].scored for i in allowed],
+                "choices": [*map(_SCORED, map(choice.labels.__getitem__, allowed))],
                 "best": True,
                 **({"heal": True} if is_first else {"take_back": len(beyond)}),
                 **self._sampling,
@@ -210,13 +193,16 @@ class MaskedSteps:
             n_replaced=int(held is not None),
         )
 
-    def _after_label(self, stream: Any, plan: PlanReader) -> ChoiceStep:
+    def _after_label(self, stream: Any, plan: PlanReader) -> ChoiceStep | None:
         """Write the fixed text after a label, because the masks may allow a longer label instead.
 
         Punctuation at the end is left to the masks: it may share a token with a free value.
         """
         self._follows_label = False
         fixed = plan.fixed.decode()
+        if not self._current_source().allowed(fixed, ("",)):
+            plan.give_up()
+            return None
         text = _UP_TO_WORD.match(fixed)
         written = text.group() if text is not None else fixed[0]
         step = self._fixed(stream, written)
@@ -224,10 +210,13 @@ class MaskedSteps:
         self._unread += step.tokens
         return step
 
-    def _rest(self, stream: Any, plan: PlanReader) -> StreamStep:
+    def _rest(self, stream: Any, plan: PlanReader) -> StreamStep | None:
         """Write the fixed text at the end of the answer."""
-        self.has_ended = True
         fixed = plan.fixed.decode()
+        if not self._current_source().allowed(fixed, ("",)):
+            plan.give_up()
+            return None
+        self.has_ended = True
         return replace(self._fixed(stream, fixed), done=True) if fixed else StreamStep((), "", True)
 
     def _fixed(self, stream: Any, text: str) -> ChoiceStep:
@@ -235,12 +224,8 @@ class MaskedSteps:
         result = self._binding.fill(stream, {"before": text, "take_back": 0})
         return ChoiceStep(result.answer_tokens[self._n_tokens :], text, False)
 
-    def _cut(self, step: StreamStep) -> StreamStep:
+    def _cut(self, step: StreamStep, n_left: int) -> StreamStep:
         """Return a step without the tokens after the limit."""
-        n_left = self._max_tokens - self._n_tokens
-        is_long = len(step.tokens) > n_left or (step.done and not self.has_ended)
-        if not self._max_tokens or not is_long:
-            return step
         self.has_ended, self.is_cut = False, True
         tokens = step.tokens[:n_left]
         text = b"".join(self._texts[token] for token in tokens).decode("utf-8", "ignore")
@@ -248,54 +233,81 @@ class MaskedSteps:
 
     # ---- masks -------------------------------------------------------------------------------
 
-    def _masked(self, stream: Any, computer: _MaskComputer) -> Iterator[StreamStep]:
+    def _masked(self, stream: Any) -> StreamStep | None:
+        """Write the tokens that the masks force, or one that they allow."""
         self._follows_label = False
-        source, plan = self._source, self._plan
+        source = self._source
         if source is None or self._unread:
             source = self._current_source()
         self.has_ended = bool(source.has_ended)
         if self.has_ended:
-            yield StreamStep((), "", True)
-            return
+            return StreamStep((), "", True)
         room = self._max_tokens - self._n_tokens if self._max_tokens else None
         forced = source.forced()[:room]
         if forced:
             forced = self._before_choice(forced)
             self._binding.set_forced_tokens(stream, forced)
+            self._n_forced = len(forced)
+            return self._pulled(stream)
+        if self._mask_seconds <= QUICK_MASK:
+            begin = perf_counter()
+            mask = source.mask()
+            self._mask_seconds = perf_counter() - begin
         else:
-            self._binding.set_token_mask(stream, computer.mask(source))
-        n_left = len(forced) or 1
-        while True:
-            step = self._binding.next(stream)
-            n_left -= len(step.tokens)
-            if plan is not None and not forced:
-                for token in step.tokens:
-                    plan.push(self._texts[token])
-                    if self._chooses(plan.choice is not None) or plan.is_over:
-                        break
-            is_at_choice = plan is not None and self._chooses(plan.choice is not None)
-            if is_at_choice and n_left <= 0 and not step.done and self._crosses(step):
-                self._held = step
-            for token in step.tokens if self._held is None else step.tokens[:-1]:
-                source.accept(token)
-            if step.done:
-                self.has_ended = bool(source.has_ended)
-            if self._held is None:
-                yield step
-            if step.done or n_left <= 0:
-                return
-            self._check()
+            mask = self._mask_during_the_pass(stream, source)
+        if not mask.any():
+            raise InvalidArgumentError("the mask allows no token")
+        self._binding.set_token_mask(stream, mask)
+        return self._pulled(stream)
 
-    def _current_source(self) -> MaskSource:
+    def _pulled(self, stream: Any) -> StreamStep | None:
+        """Take tokens from the stream; hold back one that crosses into the next choice."""
+        source, plan, n_forced = self._source, self._plan, self._n_forced
+        step = self._binding.next(stream)
+        self._n_forced = 0 if step.done else max(n_forced - len(step.tokens), 0)
+        if plan is not None:
+            for token in () if n_forced else step.tokens:
+                plan.push(self._texts[token])
+                if plan.is_over or (plan.choice is not None and not self._has_bias):
+                    break
+            is_within = plan.choice is not None and not plan.is_at_choice
+            if is_within and not self._n_forced and not step.done and self._crosses(step, plan):
+                self._held = step
+        tokens = step.tokens if self._held is None else step.tokens[:-1]
+        if isinstance(source, GuidanceSource):
+            source.accept_all(tokens)
+        elif source is not None:
+            for token in tokens:
+                source.accept(token)
+        if step.done and source is not None:
+            self.has_ended = bool(source.has_ended)
+        return step if self._held is None else None
+
+    def _mask_during_the_pass(self, stream: Any, source: MaskSource) -> NDArray[np.uint32]:
+        """Compute a mask on a thread while the model computes."""
+
+        def compute() -> NDArray[np.uint32]:
+            begin = perf_counter()
+            mask = source.mask()
+            self._mask_seconds = perf_counter() - begin
+            return mask
+
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="eliza-ffi-mask")
+        computing = self._thread.submit(compute)
+        try:
+            self._binding.decode(stream)
+        finally:
+            computing.exception()  # wait: the thread must not use the source any more
+        return computing.result()
+
+    def _current_source(self) -> Any:
         """Return the mask source after it has read all tokens."""
         if self._source is None:
             self._source = self._masks.start()
-        if self._unread and isinstance(self._source, GuidanceSource):
+        if isinstance(self._source, GuidanceSource):  # others have no plan, so nothing is unread
             self._source.accept_all(self._unread)
-        else:
-            for token in self._unread:
-                self._source.accept(token)
-        self._unread.clear()
+            self._unread.clear()
         return self._source
 
     def _before_choice(self, tokens: Sequence[int]) -> Sequence[int]:
@@ -305,17 +317,16 @@ class MaskedSteps:
             return tokens
         for n, token in enumerate(tokens, 1):
             plan.push(self._texts[token])
-            if self._chooses(plan.choice is not None) or plan.is_over:
+            if plan.is_over or (plan.choice is not None and not self._has_bias):
                 return tokens[:n]
         return tokens
 
-    def _crosses(self, step: StreamStep) -> bool:
+    def _crosses(self, step: StreamStep, plan: PlanReader) -> bool:
         """Return whether a step's last token ends inside the text of the next choice.
 
         Such a token is held back: the choice replaces the part of it that belongs to the choice.
         """
-        plan = self._plan
-        if plan is None or plan.choice is None or not plan.beyond or not step.tokens:
+        if self._has_bias or not plan.beyond or not step.tokens:
             return False
         last = self._texts[step.tokens[-1]]
         try:
@@ -333,46 +344,3 @@ def _joined(steps: Sequence[StreamStep], done: bool) -> StreamStep:
         drafted=sum(map(attrgetter("drafted"), steps)),
         accepted=sum(map(attrgetter("accepted"), steps)),
     )
-
-
-class _MaskComputer:
-    """Computes quick masks before the forward pass, and slow masks on a thread during the pass.
-
-    Each mask is expected to take as long as the previous mask.
-    """
-
-    def __init__(self, decode: Callable[[], None]) -> None:
-        self._decode = decode
-        self._seconds = 0.0  # duration of the last mask's computation
-        self._thread: ThreadPoolExecutor | None = None
-
-    def mask(self, source: MaskSource) -> NDArray[np.uint32]:
-        if self._seconds > QUICK_MASK:
-            mask = self._compute_during_the_pass(source)
-        else:
-            start = perf_counter()
-            mask = source.mask()
-            self._seconds = perf_counter() - start
-        if not mask.any():
-            raise InvalidArgumentError("the mask allows no token")
-        return mask
-
-    def _compute_during_the_pass(self, source: MaskSource) -> NDArray[np.uint32]:
-        def compute() -> NDArray[np.uint32]:
-            start = perf_counter()
-            mask = source.mask()
-            self._seconds = perf_counter() - start
-            return mask
-
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="eliza-ffi-mask")
-        computing = self._thread.submit(compute)
-        try:
-            self._decode()
-        finally:
-            computing.exception()  # wait: the thread must not use the source any more
-        return computing.result()
-
-    def close(self) -> None:
-        if self._thread is not None:
-            self._thread.shutdown()

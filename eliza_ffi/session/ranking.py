@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-@dataclass(frozen=True, eq=False)
-class RankRequest:
-    """A prompt, the labels after it, and how many of them are wanted."""
-
-    generation: GenerationRequest  # the prompt and the slot
-    labels: LabelSet[Any]
-    # The tokens of the labels, or labels that any tokens may spell.
-    tokens: PreparedChoices | TextChoices
-    k: int  # at most the number of labels
-    max_passes: int | None = None
-    separator: str | None = None
-    groups: Groups | None = None  # rank these groups of labels instead of the labels
-
-
 def rank_request(
     session: Session,
     prompt: AnyPrompt,
@@ -58,8 +44,8 @@ def rank_request(
     max_passes: int | None = None,
     tokenization: str = "canonical",
     cache: CacheOptions | None = None,
-) -> RankRequest:
-    """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`."""
+) -> tuple[GenerationRequest, partial[LabelSearch]]:
+    """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`, and its search."""
     k = check_whole("k", k, 1)
     check_one_of("tokenization", tokenization, ("canonical", "any"))
     if max_passes is not None:
@@ -78,26 +64,41 @@ def rank_request(
         tokens = TextChoices(tuple(lead + text for text in labels.texts))
     else:
         tokens, prompt, _ = continued_by(session, labels, prompt)
-    generation = generate_request(session, prompt, method="rank", cache=cache)
-    n_most = len(labels.texts) if groups is None else len(groups.texts)
-    return RankRequest(generation, labels, tokens, min(k, n_most), max_passes, separator, groups)
+    request = generate_request(session, prompt, method="rank", cache=cache)
+    k = min(k, len(labels.texts) if groups is None else len(groups.texts))
+    search = partial(
+        LabelSearch, labels=labels, k=k, max_passes=max_passes, separator=separator, groups=groups
+    )
+    return replace(request, constraint=tokens), search
 
 
 class LabelSearch:
-    """The search for the most probable labels of a request; `run` is the run it is a part of."""
+    """The search for the `k` most probable labels of a request, as a part of `run`.
 
-    def __init__(self, run: Run[Any], request: RankRequest) -> None:
+    With `groups`, it ranks these groups of labels instead of the labels.
+    """
+
+    def __init__(
+        self,
+        run: Run[Any],
+        request: GenerationRequest,
+        labels: LabelSet[Any],
+        k: int,
+        max_passes: int | None = None,
+        separator: str | None = None,
+        groups: Groups | None = None,
+    ) -> None:
         self._run, self._binding = run, run.binding
-        self._request = request
+        self._request, self._labels, self._k = request, labels, k
+        self._max_passes, self._separator, self._groups = max_passes, separator, groups
 
     def result(self) -> RankResult[Any]:
         """Rank the labels."""
         begin = time.perf_counter()
         with self._prefilled() as stream:
-            groups = self._request.groups
-            of_label = None if groups is None else groups.of_label
-            found = self._search(stream, of_label, self._request.k)
-            levels = None if self._request.separator is None else self._levels(stream, found)
+            of_label = None if self._groups is None else self._groups.of_label
+            found = self._search(stream, of_label, self._k)
+            levels = None if self._separator is None else self._levels(stream, found)
         return self._result(begin, found, levels)
 
     def choice(self) -> ChoiceResult[Any]:
@@ -108,9 +109,9 @@ class LabelSearch:
             stats = self._binding.stats(stream)
         index = int(found.labels[0])
         return ChoiceResult(
-            value=self._request.labels.values[index],
+            value=self._labels.values[index],
             index=index,
-            text=self._request.labels.texts[index],
+            text=self._labels.texts[index],
             logprob=float(found.logprobs[0]),
             tokens=(),
             forward_passes=found.forward_passes,
@@ -120,21 +121,20 @@ class LabelSearch:
         )
 
     def _prefilled(self) -> AbstractContextManager[Any]:
-        args = self._request.generation
-        return self._run.opened(args, args.prompt_tokens)
+        return self._run.opened(self._request, self._request.prompt_tokens)
 
     def _search(
         self, stream: Any, groups: NDArray[np.int32] | None, k: int, *, is_new: bool = True
     ) -> Ranking:
-        labels = self._request.tokens
-        max_passes = self._request.max_passes if is_new else 0
+        labels: Any = self._request.constraint
+        max_passes = self._max_passes if is_new else 0
         if isinstance(labels, TextChoices):
             rank = partial(self._binding.rank_texts, stream, labels.texts)
             n_labels = len(labels.texts)
         else:
             rank, n_labels = partial(self._binding.rank, stream, labels), labels.n
         rank = partial(rank, k=k, groups=groups, max_passes=max_passes)
-        n_before = len(self._request.generation.prompt_tokens)
+        n_before = len(self._request.prompt_tokens)
         try:
             return self._run.call(rank, n_labels)
         except (ContextFullError, TokenTrieError) as error:
@@ -154,27 +154,23 @@ class LabelSearch:
 
     def _groups_of_first(self, found: Ranking) -> list[tuple[Groups, int]]:
         """Return the groups at each level, and the number of the group of the first label."""
-        request = self._request
-        if len(found.labels) == 0 or request.separator is None:
+        if len(found.labels) == 0 or self._separator is None:
             return []
         first = int(found.labels[0])
-        if request.groups is not None:
-            first = int(np.flatnonzero(request.groups.of_label == first)[0])
-        hierarchy = request.labels.hierarchy(request.separator)
+        if self._groups is not None:
+            first = int(np.flatnonzero(self._groups.of_label == first)[0])
+        hierarchy = self._labels.hierarchy(self._separator)
         depth = hierarchy.depth_of(self._text_of(int(found.labels[0])))
         groups = [hierarchy.groups_at(level) for level in range(1, depth + 1)]
         return [(each, int(each.of_label[first])) for each in groups]
 
     def _text_of(self, number: int) -> str:
-        groups = self._request.groups
-        return self._request.labels.texts[number] if groups is None else groups.texts[number]
+        return (self._labels if self._groups is None else self._groups).texts[number]
 
     def _result(
         self, begin: float, found: Ranking, levels: tuple[RankLevel, ...] | None
     ) -> RankResult[Any]:
-        labels = self._request.labels
-        groups = self._request.groups
-        values = labels.values if groups is None else groups.texts
+        values = self._labels.values if self._groups is None else self._groups.texts
         return RankResult(
             labels=tuple(values[i] for i in found.labels.tolist()),
             probabilities=tuple(np.exp(found.logprobs).tolist()),

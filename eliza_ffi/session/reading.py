@@ -15,7 +15,7 @@ from ..structured.fill_result import PartialField, StructuredResult
 from ..structured.json_reader import JsonReader, copied
 from ..structured.partial_json import PartialAnswer
 from ..structured.shape import Shape
-from .results import RunResult
+from .generation import Generation
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Reading(Generic[T]):
         self._growing = PartialAnswer(shape.json_of)
         self._n_read = 0
 
-    def take(self, step: StreamStep | RunResult) -> Iterator[PartialField | StructuredResult[T]]:
+    def take(self, step: StreamStep | Generation) -> Iterator[PartialField | StructuredResult[T]]:
         """Yield the fields that a step completes; for the last step, yield the result, too.
 
         Raises
@@ -65,7 +65,7 @@ class Reading(Generic[T]):
             if path:  # an empty path is the whole answer
                 yield PartialField(path, copied(value), self._growing.add(path, value))
 
-    def _filled(self, result: RunResult) -> StructuredResult[Any]:
+    def _filled(self, result: Generation) -> StructuredResult[Any]:
         stats = result.stats
         filled: StructuredResult[Any] = StructuredResult(
             text=result.text,

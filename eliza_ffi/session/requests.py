@@ -9,13 +9,12 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from .._lazy import lazy_property
 from ..chat.prompt import Prompt, split_trailing_spaces
 from ..chat.template import Messages
 from ..chat.thinking import WrittenReasoning
@@ -73,6 +72,8 @@ MAX_LOGPROBS = 1024
 
 NONE = type(None)
 
+USUAL_PLAN = SpanSamplerPlan()
+
 
 @dataclass(frozen=True)
 class TextChoices:
@@ -84,18 +85,34 @@ class TextChoices:
         object.__setattr__(self, "texts", check_each("texts", self.texts, str, "a string"))
 
 
-Constraint: TypeAlias = "PreparedChoices | TokenTreePayload | TextChoices | Masks"
-"""A limit on the tokens of a generation: a label set, or token masks."""
+class Fillable(Protocol):
+    """A skeleton, or an object whose next span may depend on the spans filled so far."""
+
+    @property
+    def n_spans(self) -> int:
+        """The largest possible number of spans."""
+
+    def script(self) -> Script:
+        """Return a generator of the spans, in order."""
+
+    def parse(self, text: str) -> Any:
+        """Return the value of an answer; raise InvalidArgumentError if it is not JSON."""
+
+
+Constraint: TypeAlias = "PreparedChoices | TokenTreePayload | TextChoices | Masks | Fillable"
+"""What an answer may be: a label of a set, what token masks allow, or a filled skeleton."""
 
 
 def _check_constraint(name: str, value: Any) -> Constraint:
     if isinstance(value, PreparedChoices | TokenTreePayload | TextChoices):
         return value
-    if isinstance(value, type) or not hasattr(value, "start") or not hasattr(value, "n_words"):
-        expected = "labels, or masks with n_words and start() like eliza_ffi.structured.Masks"
+    is_skeleton = hasattr(value, "script") and hasattr(value, "n_spans")
+    has_masks = hasattr(value, "start") and hasattr(value, "n_words")
+    if isinstance(value, type) or not (is_skeleton or has_masks):
+        expected = "labels, a skeleton, or masks with n_words and start() like structured.Masks"
         raise wrong(name, expected, value)
-    masks: Masks = value
-    return masks
+    found: Constraint = value
+    return found
 
 
 USUAL: dict[Any, type[Any]] = {
@@ -152,8 +169,15 @@ class GenerationRequest(StreamConfig):
     # probable tokens at the same position.
     logprobs: int | None = None
     # Whether the prompt's last token and the beginning of the answer may merge into other tokens
-    # (token healing). Only for TextChoices, and for masks whose answers begin with a choice.
+    # (token healing). Only for TextChoices, skeletons, and masks whose answers begin with a choice.
     heal_prompt: bool = False
+    # For skeletons: the sampling settings of single spans. With None, choices, numbers and booleans
+    # also use the settings of the request.
+    sampler_plan: SpanSamplerPlan | None = USUAL_PLAN
+    # For skeletons: what to do if the answer does not end within `max_tokens`. ``"error"``: raise
+    # an error. ``"close"``: end the free values in the shortest valid way, and still write the
+    # fixed text and the choices that follow.
+    on_limit: str = "error"
     # What to do if the library rejects the labels: raise TokenTrieError, or log a warning and
     # continue with the grammar alone (``"grammar"``).
     on_refused_choices: str = "raise"
@@ -167,76 +191,28 @@ class GenerationRequest(StreamConfig):
             raise InvalidArgumentError(f"stop must be non-empty strings, got {self.stop!r:.80}")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, got {self.max_tokens}")
+        if hasattr(self.constraint, "script"):
+            if self.sampler_plan is not None:
+                check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
+                self.sampler_plan.check(self.constraint.n_spans)
+            check_one_of("on_limit", self.on_limit, ON_LIMIT)
+            _ = self.span_sampling  # checks the settings
 
     @property
     def masks(self) -> Masks | None:
         """The constraint if it is token masks, otherwise None."""
-        given = self.constraint
-        if isinstance(given, PreparedChoices | TokenTreePayload | TextChoices):
-            return None
-        return given
+        given: Any = self.constraint
+        return given if hasattr(given, "n_words") else None
+
+    @property
+    def span_sampling(self) -> SpanSampling:
+        """The sampling settings of the free spans of a skeleton."""
+        given = self.sampling or self
+        return SpanSampling(given.temperature, given.top_k, given.top_p)
 
 
 ON_LIMIT = ("error", "close")
 """What to do with an answer that does not end within `max_tokens`: raise an error or close it."""
-
-
-class Fillable(Protocol):
-    """A skeleton, or an object whose next span may depend on the spans filled so far."""
-
-    @property
-    def n_spans(self) -> int:
-        """The largest possible number of spans."""
-
-    def script(self) -> Script:
-        """Return a generator of the spans, in order."""
-
-    def parse(self, text: str) -> Any:
-        """Return the value of an answer; raise InvalidArgumentError if it is not JSON."""
-
-
-@dataclass(frozen=True, eq=False)
-class FillRequest:
-    """A skeleton to fill, the prompt before it, and the settings."""
-
-    skeleton: Fillable
-    # The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
-    generation: GenerationRequest
-    # Sampling settings of single spans. With None, choices, numbers and booleans also use the
-    # settings of `generation`.
-    sampler_plan: SpanSamplerPlan | None = field(default_factory=SpanSamplerPlan)
-    # Maximum number of tokens in the whole answer; 0 = no limit except the context.
-    max_tokens: int = 1024
-    # What to do if the answer does not end within `max_tokens`. ``"error"``: raise an error.
-    # ``"close"``: end the free values in the shortest valid way, and still write the fixed text and
-    # the choices that follow.
-    on_limit: str = "error"
-    # Whether to compute the probability of free values. The probability of a choice is always
-    # computed.
-    logprobs: bool = False
-    # Whether the prompt's last token and the beginning of the answer may merge into other tokens
-    # (token healing).
-    heal_prompt: bool = False
-
-    def __post_init__(self) -> None:
-        if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
-            raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
-        check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
-        for name in ("logprobs", "heal_prompt"):
-            object.__setattr__(self, name, check_flag(name, getattr(self, name)))
-        object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
-        if self.sampler_plan is not None:
-            check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
-            self.sampler_plan.check(self.skeleton.n_spans)
-        check_one_of("on_limit", self.on_limit, ON_LIMIT)
-        _ = self.sampling  # checks the settings
-
-    @lazy_property
-    def sampling(self) -> SpanSampling:
-        """The sampling settings of the free spans."""
-        given = self.generation.sampling or self.generation
-        return SpanSampling(given.temperature, given.top_k, given.top_p)
-
 
 PROMPT = "a string, a Prompt, token ids or a list of messages"
 """The kinds of prompts, for error messages."""
@@ -547,7 +523,7 @@ def fill_request(
     heal_prompt: bool = False,
     method: str = "fill",
     **more: Any,
-) -> FillRequest:
+) -> GenerationRequest:
     """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a skeleton."""
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     if isinstance(schema, Mapping) and schema:
@@ -562,29 +538,18 @@ def fill_request(
         raise InvalidArgumentError(
             f"retries must be 0 for a skeleton, whose answers are always valid, got {retries}"
         )
-    return FillRequest(
-        skeleton=schema,
-        generation=_request(session, prompt, True, **more),
+    return _request(
+        session,
+        prompt,
+        True,
+        constraint=schema,
         sampler_plan=sampler_plan,
-        max_tokens=max_tokens,
+        max_tokens=check_whole("max_tokens", max_tokens, 0),
         on_limit=on_limit,
-        logprobs=logprobs,
+        logprobs=0 if check_flag("logprobs", logprobs) else None,
         heal_prompt=heal_prompt,
+        **more,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class ShapeRequest:
-    """A request for an answer that matches a schema."""
-
-    shape: Shape[Any]
-    generation: GenerationRequest
-    retries: int = 0  # how many times to try again if the answer is invalid
-
-    def again(self) -> ShapeRequest:
-        """Return the request of the next try, which samples its tokens."""
-        generation = _sampled(self.generation, self.retries)
-        return replace(self, generation=generation, retries=self.retries - 1)
 
 
 FILLABLE = (
@@ -611,8 +576,8 @@ RETRY_SEED = 1_000_003
 """The seed from which the seeds of retries are computed, unless the request has its own seed."""
 
 
-def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
-    """Return a request that samples, with a seed that depends on the retries left.
+def sampled_again(args: GenerationRequest, n_left: int) -> GenerationRequest:
+    """Return the request of the next try, which samples, with a seed for the retries left.
 
     So the same request with the same seed has the same retries.
     """
@@ -635,8 +600,11 @@ def shape_request(
     retries: int = 0,
     method: str = "fill",
     **more: Any,
-) -> ShapeRequest:
-    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a schema."""
+) -> tuple[GenerationRequest, Shape[Any], int]:
+    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a schema.
+
+    With it, return how to read the answer, and how many times to try again if it is not valid.
+    """
     with naming("schema"):
         shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
@@ -654,8 +622,7 @@ def shape_request(
         masks = shape.masks(session.guidance())
     close = masks.close if on_limit == "close" else None
     shape = replace(shape, relaxed=masks.relaxed, close=close)
-    generation = _request(session, prompt, True, constraint=masks, **more)
-    return ShapeRequest(shape, generation, retries)
+    return _request(session, prompt, True, constraint=masks, **more), shape, retries
 
 
 PLAIN_SAMPLING: Mapping[str, Any] = {

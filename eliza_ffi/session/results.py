@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +20,11 @@ from ..library.protocol import (
     PreparedChoices,
     StreamStats,
     StreamStep,
-    TrieLeaf,
 )
-from ..structured.fill_result import FilledSpan
 from .requests import GenerationRequest, TextChoices
 
 if TYPE_CHECKING:
+    from .generation import Generation
     from .session import Session
 
 
@@ -35,30 +33,6 @@ class AnswerStep(StreamStep):
     """A step whose text is separated from the reasoning before it."""
 
     reasoning: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class RunResult:
-    """The result of a run of a request."""
-
-    text: str
-    tokens: tuple[int, ...]
-    prompt_tokens: int  # the number of tokens of the prompt
-    drafted: int  # the number of drafted tokens
-    accepted: int  # the number of drafted tokens that were accepted
-    stats: StreamStats | None  # None if the library does not report statistics
-    finish_reason: str  # see :class:`~eliza_ffi.library.StreamStats`
-    leaf: TrieLeaf | None  # the chosen label, if there was one and the library reports it
-    # If the request's `score_choices` is set: the natural logarithm of each label's probability
-    # among the labels.
-    leaf_logprobs: NDArray[np.float64] | None = None
-    # If the request's `logprobs` is n: in each row the generated token, then the n most probable
-    # tokens at its position. Unknown entries are -1 and nan.
-    logprobs: NDArray[np.void] | None = None
-    # The reasoning before the text; None if the request's `reasoning` is None.
-    reasoning: str | None = None
-    # The choices of the masks' plan, by path.
-    choices: Mapping[str, FilledSpan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,7 +135,7 @@ class GenerationResult:
         return f"{type(self).__name__}({short_repr(self.text)}, {size}, {self.finish_reason})"
 
 
-def generation_of(session: Session, result: RunResult) -> GenerationResult:
+def generation_of(session: Session, result: Generation) -> GenerationResult:
     """Return the result of a run of a :func:`generate_request`."""
     return GenerationResult(
         text=result.text,
@@ -200,7 +174,7 @@ def token_logprob(
 def choice_of(
     labels: LabelSet[Any],
     args: GenerationRequest,
-    result: RunResult,
+    result: Generation,
     seconds: float,
 ) -> ChoiceResult[Any]:
     """Return the result of a run of a :func:`choice_request`, which took `seconds` seconds."""
@@ -275,7 +249,7 @@ def _longest(args: GenerationRequest) -> int | None:
     return None
 
 
-def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: RunResult) -> int | None:
+def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: Generation) -> int | None:
     """Return the index of the generated label; None if the text is not a label."""
     leaf, given = result.leaf, args.constraint
     if isinstance(given, TokenTreePayload):

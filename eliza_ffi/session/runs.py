@@ -33,18 +33,15 @@ from ..library.abi import PREFIX
 from ..library.binding import EotScore
 from ..library.protocol import STOP_AT_LEAF, PreparedChoices, StreamConfig, StreamStep, Tokens
 from ..structured.fill_result import FilledSpan, FillResult, PartialField, StructuredResult
-from ..structured.shape import is_shape
+from ..structured.shape import Shape, is_shape
 from .filling import Filling
 from .generation import Generation
 from .options import AnyPrompt, CacheOptions, RankSettings
-from .ranking import LabelSearch, RankRequest, rank_request
+from .ranking import LabelSearch, rank_request
 from .reading import Reading
 from .requests import (
     MAX_LOGPROBS,
-    FillRequest,
     GenerationRequest,
-    ShapeRequest,
-    TextChoices,
     check_keywords,
     checked_cache,
     checked_tokens,
@@ -52,6 +49,7 @@ from .requests import (
     fill_request,
     generate_request,
     prompt_tokens,
+    sampled_again,
     searches_spellings,
     shape_request,
 )
@@ -59,7 +57,6 @@ from .results import (
     AnswerStep,
     GenerationResult,
     ReasoningPiece,
-    RunResult,
     TextPiece,
     TokenLogprob,
     choice_of,
@@ -75,8 +72,6 @@ from .tool_calls import (
     TextAnswer,
     ToolCall,
     ToolCalls,
-    ToolRequest,
-    ToolTurn,
     tool_request,
 )
 
@@ -123,7 +118,7 @@ def text_run(
         waiting: list[TokenLogprob] = []
         with closing(generation.steps()) as steps:
             for step in steps:
-                if isinstance(step, RunResult):
+                if isinstance(step, Generation):
                     yield generation_of(session, step)
                 elif with_text:
                     if step.logprobs is not None:
@@ -180,9 +175,7 @@ def choice_run(
         run: Run[Any], request: GenerationRequest
     ) -> Generator[str | ChoiceResult[Any], None, None]:
         if searches_spellings(request):
-            assert isinstance(request.constraint, TextChoices)
-            ranking = RankRequest(request, label_set, request.constraint, k=1)
-            found = LabelSearch(run, ranking).choice()
+            found = LabelSearch(run, request, label_set, k=1).choice()
             if with_text:
                 yield found.text
             yield found
@@ -198,7 +191,7 @@ def choice_run(
         generation = Generation(run, request, session.warn_once, at_once=not with_text)
         with closing(generation.steps()) as steps:
             for step in steps:
-                if isinstance(step, RunResult):
+                if isinstance(step, Generation):
                     yield choice_of(label_set, request, step, time.perf_counter() - begin)
                 elif with_text:
                     text = step.text[n_left:]
@@ -245,10 +238,10 @@ def rank_run(
     _need(session, "rank")
     check_keywords(method, settings, set(RankSettings.__annotations__))
     prompt = _open_prompt(session, prompt, think)
-    request = rank_request(session, prompt, as_label_set(labels), **settings)
+    request, search = rank_request(session, prompt, as_label_set(labels), **settings)
 
-    def steps(run: Run[Any], request: RankRequest) -> Generator[RankResult[Any], None, None]:
-        yield LabelSearch(run, request).result()
+    def steps(run: Run[Any], request: GenerationRequest) -> Generator[RankResult[Any], None, None]:
+        yield search(run, request).result()
 
     return thinking_first(session, request, think, steps)
 
@@ -271,15 +264,15 @@ def fill_run(
     session.check_generates()
     prompt = _open_prompt(session, prompt, think)
     if is_shape(schema):
-        shaped = shape_request(session, prompt, schema, method=method, **settings)
-        steps_of = partial(_shape_steps, session, with_steps)
-        return thinking_first(session, shaped, think, steps_of)
+        request, *reading = shape_request(session, prompt, schema, method=method, **settings)
+        steps_of = partial(_shape_steps, session, with_steps, *reading)
+        return thinking_first(session, request, think, steps_of)
     _need(session, "fill")
     request = fill_request(session, prompt, schema, method=method, **settings)
     is_json_form = isinstance(schema, Mapping)
 
     def steps(
-        run: Run[Any], request: FillRequest
+        run: Run[Any], request: GenerationRequest
     ) -> Generator[FilledSpan | FillResult, None, None]:
         with closing(Filling(run, request).steps()) as steps:
             for step in steps:
@@ -292,21 +285,25 @@ def fill_run(
 
 
 def _shape_steps(
-    session: Session, with_steps: bool, run: Run[Any], request: ShapeRequest
+    session: Session,
+    with_steps: bool,
+    shape: Shape[Any],
+    retries: int,
+    run: Run[Any],
+    request: GenerationRequest,
 ) -> Generator[PartialField | StructuredResult[Any], None, None]:
     while True:
         try:
-            take = Reading(request.shape, with_steps).take
-            args, warn = request.generation, session.warn_once
-            writing = Generation(run, args, warn, at_once=not with_steps)
+            take = Reading(shape, with_steps).take
+            writing = Generation(run, request, session.warn_once, at_once=not with_steps)
             with closing(writing.steps()) as steps:
                 for step in steps:
                     yield from take(step)
             return
         except InvalidAnswerError:
-            if not request.retries:
+            if not retries:
                 raise
-        request = request.again()
+        request, retries = sampled_again(request, retries), retries - 1
 
 
 def tools_run(
@@ -327,12 +324,12 @@ def tools_run(
     """
     session.check_generates()
     closes = n_thinking_tokens(think) == 0
-    request = tool_request(
+    request, turn = tool_request(
         session, messages, tools, tool_choice, close_reasoning=closes, **settings
     )
 
-    def steps(run: Run[Any], request: ToolRequest) -> Any:
-        return ToolTurn(run, request, with_steps, ends_at_limit).steps()
+    def steps(run: Run[Any], request: GenerationRequest) -> Any:
+        return turn(run, request, with_steps=with_steps, ends_at_limit=ends_at_limit).steps()
 
     return thinking_first(session, request, think, steps, settings.get("sampling"))
 

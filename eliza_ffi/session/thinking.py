@@ -18,11 +18,10 @@ from ..errors import ChatTemplateError, NotSupportedError
 from ..library.protocol import StreamStep, Tokens
 from ..sampling.params import Sampling
 from .generation import Generation
-from .ranking import RankRequest
-from .requests import FillRequest, GenerationRequest, ShapeRequest
+from .requests import GenerationRequest
 from .results import GenerationResult, ReasoningPiece
 from .run import Run
-from .tool_calls import TextAnswer, ToolCalls, ToolRequest
+from .tool_calls import TextAnswer, ToolCalls
 
 if TYPE_CHECKING:
     from .session import Session
@@ -39,7 +38,7 @@ class Thinking:
 
     n_tokens: int  # the maximum length
     with_steps: bool = False
-    on_end: Callable[[FinishedReasoning], Any] | None = None
+    on_end: Callable[[Reasoning], Any] | None = None
 
 
 def n_thinking_tokens(think: int | Thinking) -> int:
@@ -47,51 +46,36 @@ def n_thinking_tokens(think: int | Thinking) -> int:
     return check_whole("think", think.n_tokens if isinstance(think, Thinking) else think, 0)
 
 
-Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest
-
 LONGEST_MARKS = 32
 """The maximum number of tokens at the end of a prompt that are searched for reasoning marks."""
 
 
-def generation_in(request: Request) -> GenerationRequest:
-    """Return the part of a request that has its prompt."""
-    return request if isinstance(request, GenerationRequest) else request.generation
-
-
-def _with_prompt(request: Any, tokens: Tokens) -> Any:
-    if isinstance(request, GenerationRequest):
-        return replace(request, prompt_tokens=tokens)
-    return replace(request, generation=_with_prompt(request.generation, tokens))
-
-
 def thinking_first(
     session: Session,
-    request: Request,
+    request: GenerationRequest,
     think: int | Thinking,
-    steps_of: Callable[[Run[R], Any], Generator[R, None, None]],
+    steps_of: Callable[[Run[R], GenerationRequest], Generator[R, None, None]],
     sampling: Sampling | None = None,
 ) -> Run[R]:
     """Return the run of a request that may let the model reason before it answers.
 
     The reasoning has at most `think` tokens (0 = no reasoning), which are the most probable ones
-    unless `sampling` says otherwise. `steps_of` returns the steps of a run for a request of the
-    same type as `request`.
+    unless `sampling` says otherwise. `steps_of` returns the steps of a run for a request.
     """
-    generation = generation_in(request)
-    slot = {"slot_id": generation.slot_id}
+    slot = {"slot_id": request.slot_id}
     n_tokens = n_thinking_tokens(think)
     if n_tokens == 0:
         return Run(session, lambda run: steps_of(run, request), **slot)
     how = think if isinstance(think, Thinking) else Thinking(n_tokens)
-    reasoning = Reasoning(session, generation, n_tokens, sampling)
+    reasoning = Reasoning(session, request, n_tokens, sampling)
 
     def steps(run: Run[Any]) -> Generator[Any, None, None]:
-        found = yield from reasoning.steps(run, how.with_steps)
+        yield from reasoning.steps(run, how.with_steps)
         if how.on_end is not None:
-            how.on_end(found)
-        with closing(steps_of(run, _with_prompt(request, found.tokens))) as steps:
+            how.on_end(reasoning)
+        with closing(steps_of(run, replace(request, prompt_tokens=reasoning.tokens))) as steps:
             for step in steps:
-                yield _with_reasoning(step, found)
+                yield _with_reasoning(step, reasoning)
 
     return Run(session, steps, **slot)
 
@@ -113,23 +97,21 @@ def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | No
     return WrittenReasoning(format, format.is_open(last), control)
 
 
-@dataclass(frozen=True)
-class FinishedReasoning:
-    """The reasoning that a model has written."""
-
-    text: str
-    # The prompt, the reasoning, and the text that ends it. The answer follows these tokens.
-    tokens: list[int]
-    n_prompt: int  # the number of tokens of the prompt
-    n_cached: int  # how many of them were reused from the KV cache
-    n_generated: int  # the number of tokens of the reasoning
-
-
 class Reasoning:
     """What a model writes before its answer to a request.
 
     `generation` has the prompt and the slot; `n_tokens` and `sampling` are as in
     :func:`thinking_first`.
+
+    Attributes
+    ----------
+    text : str
+        The reasoning, at the end.
+    tokens : list of int
+        The prompt, the reasoning, and the text that ends it. The answer follows these tokens.
+    n_prompt, n_cached, n_generated : int
+        The number of tokens of the prompt, how many of them were reused from the KV cache, and the
+        number of tokens of the reasoning.
     """
 
     def __init__(
@@ -142,6 +124,8 @@ class Reasoning:
         self._session = session
         self._format = thinking_format(_template(session))
         self._prompt = _opened(session, list(generation.prompt_tokens), self._format)
+        self.text, self.tokens = "", self._prompt
+        self.n_prompt, self.n_cached, self.n_generated = len(self._prompt), 0, 0
         self._request = GenerationRequest(
             prompt_tokens=self._prompt,
             max_tokens=n_tokens,
@@ -156,7 +140,7 @@ class Reasoning:
 
     def steps(
         self, run: Run[Any], with_steps: bool = False
-    ) -> Generator[ReasoningPiece, None, FinishedReasoning]:
+    ) -> Generator[ReasoningPiece, None, None]:
         """Let the model reason, as a part of a run; yield the pieces of the text if requested."""
         session, read = self._session, self._session.tokenize
         stop = read(self._format.stop, False, True)
@@ -174,16 +158,11 @@ class Reasoning:
                     n_written += len(piece)
                     if piece:
                         yield piece
-        result = writing.result()
-        text = result.text.strip()
+        self.text = writing.text.strip()
         end = read(self._format.end, False, True)
-        return FinishedReasoning(
-            text,
-            [*self._prompt, *read(text, False, False), *end],
-            n_prompt=len(self._prompt),
-            n_cached=result.stats.prompt_tokens_reused if result.stats else 0,
-            n_generated=len(result.tokens),
-        )
+        self.tokens = [*self._prompt, *read(self.text, False, False), *end]
+        self.n_cached = writing.stats.prompt_tokens_reused if writing.stats else 0
+        self.n_generated = len(writing.tokens)
 
 
 def _template(session: Session) -> str:
@@ -212,7 +191,7 @@ def _opened(session: Session, prompt: list[int], format: ThinkingFormat) -> list
     return [*prompt, *session.tokenize(format.start, False, True)]
 
 
-def _with_reasoning(result: Any, found: FinishedReasoning) -> Any:
+def _with_reasoning(result: Any, found: Reasoning) -> Any:
     """Return a result with the reasoning. The counts of the whole turn then include it."""
     if isinstance(result, ToolCalls):
         calls = ToolCalls(replace(call, reasoning=found.text) for call in result)

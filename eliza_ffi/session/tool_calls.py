@@ -23,8 +23,8 @@ import math
 import random
 import string
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from os.path import commonprefix
@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from .._lazy import lazy_property, once_for_each
-from ..chat.call_format import CallFormat, Hole, fill_pieces
+from .._lazy import once_for_each
+from ..chat.call_format import CallFormat, Hole, Json, fill_pieces
 from ..chat.call_grammar import CallGrammar, call_grammar, first_texts
 from ..chat.call_pieces import CallPieces
 from ..chat.call_reader import parse_call
@@ -53,7 +53,7 @@ from ..checks import (
 )
 from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ..errors import ChatTemplateError, FillError, InvalidArgumentError
-from ..library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF, StreamStep
+from ..library.protocol import PreparedChoices, StreamStats
 from ..sampling.params import Sampling
 from ..structured.shape import Shape
 from ..structured.token_texts import continued_tokens
@@ -62,8 +62,8 @@ from .generation import Generation
 from .options import CacheOptions
 from .reading import Reading
 from .requests import MAX_TOKENS, GenerationRequest, check_keywords, generate_request
-from .results import GenerationResult, RunResult, generation_of
-from .run import Run
+from .results import GenerationResult, generation_of
+from .run import LONG_CALL, Run
 
 if TYPE_CHECKING:
     from .session import Session
@@ -98,6 +98,8 @@ RENDERED_WITH = frozenset(
     ("add_generation_prompt", "close_reasoning", "continue_final_message", "messages", "tools")
 )
 """Arguments of the chat template that every request sets itself."""
+
+_RANDOM = random.SystemRandom()
 
 ID_LENGTH = 9  # letters and digits, because Mistral's templates reject other ids
 
@@ -249,21 +251,6 @@ def one_call(answer: ToolCalls | TextAnswer) -> ToolCall | TextAnswer:
 # ---- Requests ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class ToolRequest:
-    """A checked request for tool calls, with its prompt."""
-
-    session: Session
-    format: CallFormat
-    tools: tuple[Tool, ...]  # that the model may call
-    may_answer: bool  # in words
-    max_calls: int
-    earlier_calls: int  # in the conversation, if the format numbers calls across turns
-    generation: GenerationRequest  # its prompt ends where a call or an answer in words begins
-    texts: CallTexts
-    words: GenerationRequest | None = None  # for an answer in words with a limit, such as a schema
-
-
 class CallTexts:
     """The fixed text of a model's calls as tokens, and the grammars of its tools.
 
@@ -276,6 +263,12 @@ class CallTexts:
         self.read = functools.lru_cache(maxsize=1024)(self._read)
         self.split = functools.lru_cache(maxsize=256)(self._split)
         self.grammar = functools.lru_cache(maxsize=128)(self._grammar)
+        self.tools = functools.lru_cache(maxsize=64)(self._tools)
+        self.check = functools.lru_cache(maxsize=256)(self._check)
+        self.start = functools.lru_cache(maxsize=256)(self._start)
+        self.fixed = functools.lru_cache(maxsize=256)(self._fixed)
+        self.labels = functools.lru_cache(maxsize=64)(self._labels)
+        self.ways = functools.lru_cache(maxsize=64)(self._ways)
 
     def text(self, tokens: Sequence[int]) -> bytes:
         """Return the bytes of tokens, with control tokens spelled out."""
@@ -289,6 +282,76 @@ class CallTexts:
     def _grammar(self, format: CallFormat, schema: str, before: str, after: str) -> CallGrammar:
         """Return the grammar of the arguments and the fixed text around them."""
         return call_grammar(format, json.loads(schema), before, after, self.split)
+
+    def listed(self, tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
+        """Read tool definitions, equal ones only once."""
+        try:
+            text = json.dumps(tools)
+        except (RecursionError, TypeError, ValueError):
+            return read_tools(tools)
+        return self.tools(text)
+
+    def _tools(self, text: str) -> tuple[Tool, ...]:
+        return read_tools(json.loads(text))
+
+    def _check(self, format: CallFormat, tool: Tool) -> None:
+        """Raise InvalidArgumentError, which names the tool, if its schema is not supported."""
+        try:
+            self.grammar(format, tool.schema, "", "")
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"the parameters of tool {tool.name!r}: {error}") from error
+
+    def _start(self, format: CallFormat, tool: Tool, is_first: bool, index: int, id: str) -> _Start:
+        """Return the beginning of a call; `is_first` is whether it is the first one of its turn."""
+        holes = {Hole.NAME: tool.name, Hole.ID: id, Hole.INDEX: str(index)}
+        place = format.call.index(Hole.ARGUMENTS)
+        opening = fill_pieces(format.call[:place], holes)
+        after = fill_pieces(format.call[place + 1 :], holes)
+        text = (format.open if is_first else format.between) + opening
+        following = [""]
+        if format.call[place - 1] is Hole.NAME:  # one name may begin with another
+            following = first_texts(format, tool.parameters, after)
+        rows = tuple([self.read(text + each) for each in following])
+        near = next(iter(self.split(after)), "")
+        near = near if isinstance(near, str) else ""
+        return _Start(tool, text, self.read(text), rows, opening, near, after.removeprefix(near))
+
+    def _fixed(self, start: _Start, starts: tuple[_Start, ...]) -> tuple[Row, str]:
+        """Return the fixed tokens before the arguments, and the text after these tokens.
+
+        Control tokens and the tokens that the choice of the tool has decided are fixed. The plain
+        text after them is left to the grammar, so that a token can span that text and the
+        arguments.
+        """
+        tokens, controls = start.tokens, self.vocabulary.controls
+        others = [row for each in starts if each is not start for row in each.rows]
+        n_decided = len(_decided(tokens, others))
+        n_fixed = max([n_decided, *(i for i, token in enumerate(tokens, 1) if token in controls)])
+        for n in range(n_fixed, len(tokens)):
+            rest = start.text.encode()[len(self.text(tokens[:n])) :]
+            with suppress(UnicodeDecodeError):
+                return tokens[:n], rest.decode()
+        return tokens, ""
+
+    def _labels(self, rows: tuple[Row, ...]) -> PreparedChoices:
+        """Prepare token sequences; their scores have the same order."""
+        leaves = tuple([TokenTreeLeaf(f"{i:06}", row) for i, row in enumerate(rows)])
+        payload = TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),)).to_json()
+        session = self._session
+        return session.binding.prepare_token_trie(session.ctx, payload, len(rows))
+
+    def _ways(
+        self, ways: tuple[tuple[Row, ...], ...]
+    ) -> tuple[Row, PreparedChoices, NDArray[np.intp]]:
+        """Prepare a choice between continuations, each of which can begin in several ways.
+
+        Return the tokens that all of them begin with, the sequences after these tokens that decide
+        between the continuations, and which continuation each sequence begins.
+        """
+        decided = [dict.fromkeys(way) for way in _decided_ways(ways)]
+        common = commonprefix([row for way in decided for row in way])
+        way_of = {row[len(common) :]: i for i, way in enumerate(decided) for row in way}
+        return common, self.labels(tuple(way_of)), np.array([*way_of.values()])
 
     def _split(self, text: str) -> list[str | int]:
         """Split fixed text into plain text and control tokens."""
@@ -322,8 +385,10 @@ def tool_request(
     words: Any = None,
     close_reasoning: bool = True,
     **more: Any,
-) -> ToolRequest:
-    """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`.
+) -> tuple[GenerationRequest, partial[ToolTurn]]:
+    """Return a request for tool calls, and the turn that a run of it writes.
+
+    The parameters are those of :meth:`~eliza_ffi.Model.call_tools`.
 
     `words` limits an answer in words, as `schema` does in :meth:`~eliza_ffi.Model.generate`; None =
     no limit. `close_reasoning` is as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
@@ -339,8 +404,9 @@ def tool_request(
             raise InvalidArgumentError(
                 f"chat_template_kwargs must not contain {name!r}, which {method} sets itself"
             )
+    texts = call_texts(session)
     with naming("tools"):
-        listed = tuple(read_tools(tools))
+        listed = texts.listed(tools)
     with naming("tool_choice"):
         offered, may_answer = _offered(tool_choice, listed)
     talk = _with_mappings(messages)
@@ -355,24 +421,23 @@ def tool_request(
         settings = {**more, "max_tokens": max_tokens, "schema": words}
         shaped = generate_request(session, tokens, method=method, **settings)
     earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
-    request = ToolRequest(
+    turn = partial(
+        ToolTurn,
         session=session,
         format=format,
         tools=offered,
         may_answer=may_answer,
         max_calls=max_calls if format.parallel else 1,
         earlier_calls=earlier if format.index_continues else 0,
-        generation=generation,
-        texts=call_texts(session),
+        texts=texts,
         words=shaped,
     )
-    for tool in listed:  # reject unsupported schemas before anything runs
-        with naming("tools"), _named(tool):
-            schema = tool.schema
-            if tool in offered:
-                request.texts.grammar(format, schema, "", "")
-    start = replace(generation, prompt_tokens=_turn_start(request, tokens))
-    return replace(request, generation=start)
+    with naming("tools"):
+        for tool in offered:  # reject unsupported schemas before anything runs
+            texts.check(format, tool)
+        for tool in listed:
+            _ = tool.schema
+    return replace(generation, prompt_tokens=_turn_start(format, texts, tokens)), turn
 
 
 def conversation_tokens(
@@ -442,15 +507,6 @@ def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {**tool, "function": {**function, "parameters": parameters}}
 
 
-@contextmanager
-def _named(tool: Tool) -> Iterator[None]:
-    """Name the tool in errors of its schema."""
-    try:
-        yield
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"the parameters of tool {tool.name!r}: {error}") from error
-
-
 def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bool]:
     """Return the tools that `choice` allows, and whether the model may answer in words."""
     if isinstance(choice, str) and choice in ("auto", "required"):
@@ -475,49 +531,35 @@ def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bo
     return named, False
 
 
-def _turn_start(request: ToolRequest, tokens: Sequence[int]) -> list[int]:
+def _turn_start(format: CallFormat, texts: CallTexts, tokens: Sequence[int]) -> list[int]:
     """Return the prompt's tokens up to the point where calls and answers in words differ."""
-    format, kept, taken = request.format, list(tokens), b""
+    kept, taken = list(tokens), b""
     cut = format.cut.encode()
     while len(taken) < len(cut):
-        taken = request.texts.text([kept.pop()]) + taken
+        taken = texts.text([kept.pop()]) + taken
     if not taken.endswith(cut):  # some templates have no generation prompt after a tool result
         return list(tokens)
     between = taken[: len(taken) - len(cut)].decode() + format.lead
-    return [*kept, *request.texts.read(between)] if between else kept
-
-
-def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
-    """Return token masks for a call's arguments and the fixed text around them."""
-    made = request.texts.grammar(request.format, tool.schema, before, after)
-    return request.session.guidance().lark(
-        made.lark, json_after=made.json_after, max_digits=made.max_digits, plan=made.plan
-    )
+    return [*kept, *texts.read(between)] if between else kept
 
 
 # ---- Turns -------------------------------------------------------------------------------------
 
 
 class Beginning:
-    """Token masks that restrict only how an answer begins.
-
-    The answer begins with the tokens `forced`, or with a token that is not in `forbidden`.
-    """
+    """Token masks that restrict only the first token of an answer: it is not in `forbidden`."""
 
     has_ended = False
 
-    def __init__(
-        self, n_words: int, *, forced: Sequence[int] = (), forbidden: Iterable[int] = ()
-    ) -> None:
+    def __init__(self, n_words: int, forbidden: Iterable[int]) -> None:
         self.n_words = n_words
-        self._forced = forced
         self._forbidden = forbidden
 
     def start(self) -> Beginning:
-        return Beginning(self.n_words, forced=self._forced, forbidden=self._forbidden)
+        return Beginning(self.n_words, self._forbidden)
 
     def forced(self) -> Sequence[int]:
-        return self._forced
+        return ()
 
     def mask(self) -> NDArray[np.uint32]:
         mask = np.full(self.n_words, 0xFFFFFFFF, np.uint32)
@@ -526,7 +568,6 @@ class Beginning:
         return mask
 
     def accept(self, token: int) -> None:
-        self._forced = self._forced[1:]
         self._forbidden = ()
 
 
@@ -547,6 +588,9 @@ class _Start:
     text: str
     tokens: Row
     rows: tuple[Row, ...]
+    opening: str  # the end of `text`, which each call begins with
+    near: str  # the text after the arguments, up to a control token
+    after: str  # the rest of the text after the arguments
 
 
 class ToolTurn:
@@ -560,43 +604,81 @@ class ToolTurn:
     def __init__(
         self,
         run: Run[Any],
-        request: ToolRequest,
+        request: GenerationRequest,
+        *,
+        session: Session,
+        format: CallFormat,
+        tools: tuple[Tool, ...],
+        may_answer: bool,
+        max_calls: int,
+        earlier_calls: int,
+        texts: CallTexts,
+        words: GenerationRequest | None,
         with_steps: bool = False,
         ends_at_limit: bool = False,
     ) -> None:
-        self.request = request
-        self._run = run
+        self._run, self._binding, self._session = run, run.binding, session
+        self._request, self._format, self._texts = request, format, texts
+        self.tools = tools
+        self._may_answer, self._max_calls = may_answer, max_calls
+        self._earlier_calls = earlier_calls
+        self._words_request = words
         self._with_steps = with_steps
         self._ends_at_limit = ends_at_limit
-        self._n_cached: int | None = None  # of the first generation
-        self._tokens = list(request.generation.prompt_tokens)
-        self._ids = random.SystemRandom()
+        self._n_prompt = len(request.prompt_tokens)
+        self._tokens = list(request.prompt_tokens)
+        self._stream: Any = None
+        self._n_read = 0  # how many of the tokens the stream has
+        self._stats: StreamStats | None = None
 
     def steps(self) -> Generator[str | CallPiece | ToolCall | ToolCalls | TextAnswer, None, None]:
         """Yield the steps; the last one is the result: the calls, or an answer in words."""
+        request, words = self._request, self._words_request
+        sampling = request.sampling
+        settings = None if sampling is None else sampling.to_json()
+        with self._run.opened(request, None, settings) as self._stream:
+            found = yield from self._calls()
+            result = found if isinstance(found, ToolCalls) else None
+            if result is None and (words is None or words.gbnf_grammar is None):
+                result = yield from self._words(found, self._stream)
+        if result is None:  # the grammar is one of the stream's own
+            result = yield from self._words(found, None)
+        yield result
+
+    def _calls(
+        self,
+    ) -> Generator[CallPiece | ToolCall, None, ToolCalls | Mapping[str | None, float]]:
+        """Write the calls; if the model makes none, return the probabilities instead."""
         calls = ToolCalls()
+        calls.prompt_tokens = self._n_prompt
         try:
-            for index in range(self.request.max_calls):
-                call = yield from self._call(index)
+            while len(calls) < self._max_calls:
+                call = yield from self._call(len(calls))
                 if not isinstance(call, ToolCall):
                     if not calls:
-                        yield from self._words(call)
-                        return
+                        return call
                     break
                 calls.append(call)
                 if self._with_steps:
                     yield call
         except _LimitReached:
             calls.is_truncated = True
-        calls.prompt_tokens = len(self.request.generation.prompt_tokens)
-        calls.cached_tokens = self._n_cached or 0
+        stats = self._stats or self._binding.stats(self._stream)
+        calls.cached_tokens = min(stats.prompt_tokens_reused, self._n_prompt)
         calls.generated_tokens = self._n_written
-        yield calls
+        return calls
 
     @property
     def _n_written(self) -> int:
         """The number of tokens of the calls so far."""
-        return len(self._tokens) - len(self.request.generation.prompt_tokens)
+        return len(self._tokens) - self._n_prompt
+
+    def _append(self) -> int:
+        """Append the tokens to the stream that it has not read; return their number."""
+        unread = self._tokens[self._n_read :]
+        self._binding.append(self._stream, unread)
+        self._n_read += len(unread)
+        return len(unread)
 
     # ---- One call ------------------------------------------------------------------------------
 
@@ -604,146 +686,115 @@ class ToolTurn:
         self, index: int
     ) -> Generator[CallPiece, None, ToolCall | Mapping[str | None, float]]:
         """Write a call; if the model makes no call, return the probabilities instead."""
-        request = self.request
-        id = "".join(self._ids.choices(string.ascii_letters + string.digits, k=ID_LENGTH))
-        starts = [self._start(tool, index, id) for tool in request.tools]
+        id = "".join(_RANDOM.choices(string.ascii_letters + string.digits, k=ID_LENGTH))
+        starts = tuple([self._start(tool, index, id) for tool in self.tools])
         probabilities = self._probabilities(starts, index)
         if probabilities.get(None, 0.0) > 0.5:
             return probabilities
         start = max(starts, key=lambda start: probabilities[start.tool.name])
-        arguments = yield from self._arguments(start, index, id, starts)
+        arguments = yield from self._arguments(start, id, starts)
         name = start.tool.name
         return ToolCall(name, arguments, probabilities[name], probabilities, id)
 
+    def _start(self, tool: Tool, index: int, id: str) -> _Start:
+        """Return the beginning of call number `index` of the turn, from 0, to a tool."""
+        format = self._format
+        number = format.first_index + self._earlier_calls + index
+        own_id = id if Hole.ID in format.call else ""  # without it, equal calls begin equally
+        return self._texts.start(format, tool, index == 0, number, own_id)
+
     def _probabilities(self, starts: Sequence[_Start], index: int) -> dict[str | None, float]:
         """Return the probability of each tool, and of no call (key None) if that is allowed."""
+        format, texts = self._format, self._texts
         names: list[str | None] = [start.tool.name for start in starts]
         ways = [start.rows for start in starts]
-        if index == 0 and not self.request.may_answer:
-            return dict(zip(names, self._choose(ways), strict=True))
-        names.append(None)
-        if index == 0 and (text_start := self.request.format.text_start):
-            ways.append((self.request.texts.read(text_start),))
-            return dict(zip(names, self._choose(ways), strict=True))
-        call = self._probability_of_call(starts, index)
-        found = [*(call * each for each in self._choose(ways)), 1 - call]
+        begins: tuple[Row, ...] = ()  # how a call can begin
+        if index or self._may_answer:
+            names.append(None)
+            if index == 0 and format.text_start:
+                ways.append((texts.read(format.text_start),))
+            else:
+                begins = self._begins(starts, index)
+        endings = [((), texts.labels(begins))] if begins else []
+        if len(ways) > 1:
+            common, labels, way_of = texts.ways(tuple(ways))
+            endings.append((common, labels))
+        found = [1.0]
+        if endings:
+            n_tokens = self._append() + sum(labels.longest for _, labels in endings)
+            score = partial(
+                self._binding.score_endings,
+                self._stream,
+                endings,
+                full=bool(begins),
+                allowed_probability=False,
+            )
+            scores = self._run.call(score, n_tokens)
+            if len(ways) > 1:
+                likely = np.exp(scores[-1].constrained)
+                found = np.bincount(way_of, likely, len(ways)).tolist()
+            if begins:
+                call = self._probability_of_call(scores[0].full)
+                found = [*(call * each for each in found), 1 - call]
         return dict(zip(names, found, strict=True))
 
-    def _start(self, tool: Tool, index: int, id: str) -> _Start:
-        """Return the beginning of a call of a tool."""
-        format = self.request.format
-        place = format.call.index(Hole.ARGUMENTS)
-        text = self._before(index) + self._fill(format.call[:place], tool, index, id)
-        following = [""]
-        if format.call[place - 1] is Hole.NAME:  # one name may begin with another
-            after = self._fill(format.call[place + 1 :], tool, index, id)
-            following = first_texts(format, tool.parameters, after)
-        read = self.request.texts.read
-        return _Start(tool, text, read(text), tuple([read(text + each) for each in following]))
-
-    def _before(self, index: int) -> str:
-        """Return the fixed text before call number `index` of the turn, from 0."""
-        return self.request.format.between if index else self.request.format.open
-
-    def _fill(self, pieces: Any, tool: Tool, index: int, id: str) -> str:
-        number = self.request.format.first_index + self.request.earlier_calls + index
-        return fill_pieces(pieces, {Hole.NAME: tool.name, Hole.ID: id, Hole.INDEX: str(number)})
-
-    def _probability_of_call(self, starts: Sequence[_Start], index: int) -> float:
-        """Return the probability of the fixed text that begins a call."""
-        format = self.request.format
-        text = self._before(index) + format.call_start.removeprefix(format.open)
+    def _begins(self, starts: Sequence[_Start], index: int) -> tuple[Row, ...]:
+        """Return the token sequences of the fixed text that begins a call."""
+        format = self._format
+        text = (format.between if index else format.open) + format.call_start[len(format.open) :]
         rows = [row for start in starts for row in start.rows]
-        common = tuple(commonprefix([self.request.texts.read(text), *rows]))
-        return min(math.fsum(map(self._probability, [common] if common else rows)), 1.0)
+        common = commonprefix([self._texts.read(text), *rows])
+        return (common,) if common else tuple(dict.fromkeys(rows))
 
-    def _probability(self, tokens: Sequence[int]) -> float:
-        """Return the probability that the model continues with these tokens."""
-        masks = Beginning(self.request.texts.vocabulary.n_words, forced=tokens)
-        plain = GenerationRequest(
-            prompt_tokens=self._tokens,
-            **self._stream,
-            max_tokens=len(tokens),
-            constraint=masks,
-            logprobs=0,
-        )
-        result = self._generate(plain)
-        assert result.logprobs is not None
-        return math.exp(math.fsum(row[0]["logprob"] for row in result.logprobs))
-
-    def _choose(self, ways: Sequence[Sequence[Row]]) -> list[float]:
-        """Return the probability of each of several continuations.
-
-        Each item of `ways` stands for one continuation, and lists the token sequences with which
-        this continuation can begin.
-        """
-        if len(ways) == 1:
-            return [1.0]
-        decided = [dict.fromkeys(way) for way in _decided_ways(ways)]
-        n_common = len(commonprefix([row for way in decided for row in way]))
-        way_of = {row[n_common:]: i for i, way in enumerate(decided) for row in way}
-        leaves = tuple(TokenTreeLeaf(str(i), row) for i, row in enumerate(way_of))
-        first = next(iter(decided[0]))
-        payload = TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),))
-        args = GenerationRequest(
-            prompt_tokens=[*self._tokens, *first[:n_common]],
-            **self._stream,
-            constraint=payload,
-            choice_mode=TRIE_BEST_LEAF | STOP_AT_LEAF,
-            score_choices=True,
-        )
-        result = self._generate(args)
-        assert result.leaf_logprobs is not None
-        probabilities = [0.0] * len(ways)
-        for leaf, logprob in zip(payload.leaves(), result.leaf_logprobs, strict=True):
-            probabilities[way_of[leaf.tokens]] += math.exp(logprob)
-        return probabilities
+    def _probability_of_call(self, logprobs: Any) -> float:
+        """Return the sum of the probabilities of the ways in which a call can begin."""
+        return min(math.fsum(np.exp(logprobs).tolist()), 1.0)
 
     # ---- Arguments -----------------------------------------------------------------------------
 
     def _arguments(
-        self, start: _Start, index: int, id: str, starts: Sequence[_Start]
+        self, start: _Start, id: str, starts: tuple[_Start, ...]
     ) -> Generator[CallPiece, None, dict[str, Any]]:
         """Write the rest of a call, and return its arguments."""
-        request = self.request
-        others = [row for each in starts if each is not start for row in each.rows]
-        fixed, before = self._fixed_tokens(start, len(_decided(start.tokens, others)))
-        format = request.format
-        place = format.call.index(Hole.ARGUMENTS)
-        after = self._fill(format.call[place + 1 :], start.tool, index, id)
-        first = next(iter(request.texts.split(after)), "")
-        near = first if isinstance(first, str) else ""
-        most = request.generation.max_tokens
+        request, texts, tool = self._request, self._texts, start.tool
+        fixed, before = texts.fixed(start, starts)
+        format, near = self._format, start.near
+        most = request.max_tokens
         if self._ends_at_limit and most:
             most -= self._n_written + len(fixed)
             if most < 1:
                 raise _LimitReached
         self._tokens += fixed
-        opening = start.text.removeprefix(self._before(index))
-        validate = schema_validator(start.tool.schema)
+        n_new = self._append()
+        if not n_new:  # the stream counts the tokens of an answer from the last prompt on
+            self._binding.reset_keep(self._stream, len(self._tokens))
+            self._run.check()
+        if n_new >= LONG_CALL:
+            self._run.call(partial(self._binding.decode, self._stream), n_new)
+        validate = schema_validator(tool.schema)
 
         def value(text: str) -> dict[str, Any]:
-            call = opening + text.removeprefix(before) + after.removeprefix(near)
-            alone = replace(format, open="", close="")
-            (read,) = parse_call(alone, call, [start.tool])
-            valid: dict[str, Any] = validate(json.dumps(read.arguments))
+            arguments = text.removeprefix(before)
+            if isinstance(format.arguments, Json):
+                arguments = arguments.removesuffix(near)
+            else:
+                call = start.opening + arguments + start.after
+                (read,) = parse_call(replace(format, open="", close=""), call, [tool])
+                arguments = json.dumps(read.arguments)
+            valid: dict[str, Any] = validate(arguments)
             return valid
 
-        masks = _grammar(request, start.tool, before, near)
-        shape = Shape(lambda _: masks, value, None)
-        args = replace(
-            request.generation,
-            prompt_tokens=self._tokens,
-            max_tokens=most,
-            constraint=masks,
-            stop=(),
+        made = texts.grammar(format, tool.schema, before, near)
+        masks = self._session.guidance().lark(
+            made.lark, json_after=made.json_after, max_digits=made.max_digits, plan=made.plan
         )
-        pieces = CallPieces(format, start.tool.parameters, before, near)
-        piece = partial(CallPiece, id, start.tool.name)
-        result = yield from self._written(args, pieces, piece)
-        text = request.texts.text(result.tokens).decode("utf-8", "replace")
+        shape = Shape(lambda _: masks, value, None)
+        args = replace(request, max_tokens=most, constraint=masks, stop=())
+        result = yield from self._written(args, start, id, before)
+        result.text = texts.text(result.tokens).decode("utf-8", "replace")
+        self._n_read += len(result.tokens)
         try:
-            (filled,) = Reading(shape, False).take(replace(result, text=text))
+            (filled,) = Reading(shape, False).take(result)
         except FillError as error:
             if result.finish_reason != "length":
                 raise
@@ -751,98 +802,69 @@ class ToolTurn:
                 self._tokens += result.tokens
                 raise _LimitReached from None
             raise FillError(
-                f"the call of {start.tool.name!r} has not ended within max_tokens="
-                f"{request.generation.max_tokens}: raise max_tokens, or limit the strings and "
+                f"the call of {tool.name!r} has not ended within max_tokens="
+                f"{request.max_tokens}: raise max_tokens, or limit the strings and "
                 "lists of the tool's schema",
                 error.partial,
             ) from None
-        self._tokens += [*result.tokens, *request.texts.read(after.removeprefix(near))]
+        self._tokens += [*result.tokens, *texts.read(start.after)]
         arguments: dict[str, Any] = filled.value
         if self._with_steps:
-            yield piece(pieces.finish(arguments))
+            yield self._piece(self._pieces.finish(arguments))
         return arguments
 
     def _written(
-        self, args: GenerationRequest, pieces: CallPieces, piece: Callable[[str], CallPiece]
-    ) -> Generator[CallPiece, None, RunResult]:
+        self, args: GenerationRequest, start: _Start, id: str, before: str
+    ) -> Generator[CallPiece, None, Generation]:
         """Write arguments, and return the result; yield their pieces if the caller wants them."""
-        if not self._with_steps:
-            return self._generate(args)
-        yield piece("")
+        texts, tool = self._texts, start.tool
+        writing = Generation(self._run, args, self._session.warn_once, at_once=not self._with_steps)
+        self._piece = partial(CallPiece, id, tool.name)
+        if self._with_steps:
+            self._pieces = CallPieces(self._format, tool.parameters, before, start.near)
+            yield self._piece("")
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for step in self._steps(args):
-            if isinstance(step, RunResult):
-                return step
-            text = pieces.push(decoder.decode(self.request.texts.text(step.tokens)))
-            if text:
-                yield piece(text)
+        with closing(writing.steps(self._stream)) as steps:
+            for step in steps:
+                if isinstance(step, Generation):
+                    self._stats = step.stats
+                    return step
+                if self._with_steps:
+                    text = self._pieces.push(decoder.decode(texts.text(step.tokens)))
+                    if text:
+                        yield self._piece(text)
         raise AssertionError("the last step is the result")
-
-    def _fixed_tokens(self, start: _Start, n_decided: int) -> tuple[list[int], str]:
-        """Return the fixed tokens before the arguments, and the text after these tokens.
-
-        Control tokens and the tokens that the choice of the tool has decided are fixed. The plain
-        text after them is left to the grammar, so that a token can span that text and the
-        arguments.
-        """
-        texts, tokens = self.request.texts, start.tokens
-        controls = texts.vocabulary.controls
-        n_fixed = max([n_decided, *(i for i, token in enumerate(tokens, 1) if token in controls)])
-        for n in range(n_fixed, len(tokens)):
-            rest = start.text.encode()[len(texts.text(tokens[:n])) :]
-            with suppress(UnicodeDecodeError):
-                return list(tokens[:n]), rest.decode()
-        return list(tokens), ""
 
     # ---- Words ---------------------------------------------------------------------------------
 
     def _words(
-        self, probabilities: Mapping[str | None, float]
-    ) -> Generator[str | TextAnswer, None, None]:
-        """Write an answer in words; yield its pieces if the caller wants them, and the result."""
-        request = self.request
-        args = replace(request.words or request.generation, prompt_tokens=self._tokens)
-        if request.format.text_start:
-            tokens = [*self._tokens, *request.texts.read(request.format.text_start)]
-            args = replace(args, prompt_tokens=tokens)
-        elif request.words is None:
-            begin = request.format.call_start
-            calls = {request.texts.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
-            masks = Beginning(request.texts.vocabulary.n_words, forbidden=calls)
-            args = replace(args, constraint=masks)
-        for step in self._steps(args):
-            if isinstance(step, RunResult):
-                found = generation_of(request.session, step)
-                known = {field.name: getattr(found, field.name) for field in fields(found)}
-                known["cached_tokens"] = self._n_cached or 0
-                yield TextAnswer(**known, probabilities=probabilities)
-            elif self._with_steps and step.text:
-                yield step.text
-
-    # ---- Generations ---------------------------------------------------------------------------
-
-    @lazy_property
-    def _stream(self) -> dict[str, Any]:
-        """The slot and its settings."""
-        names = ("slot_id", "prompt_cache_key", "n_gpu_layers", "cache_type_k", "cache_type_v")
-        return {name: getattr(self.request.generation, name) for name in names}
-
-    def _generate(self, args: GenerationRequest) -> RunResult:
-        *_, result = self._steps(args)
-        assert isinstance(result, RunResult)
-        return result
-
-    def _steps(self, args: GenerationRequest) -> Generator[StreamStep | RunResult, None, None]:
-        """Yield the steps of a generation, and its result."""
-        warn = self.request.session.warn_once
+        self, probabilities: Mapping[str | None, float], stream: Any
+    ) -> Generator[str, None, TextAnswer]:
+        """Write an answer in words, and return it; yield its pieces if the caller wants them."""
+        format, texts = self._format, self._texts
+        args = self._words_request or self._request
+        if format.text_start:
+            self._tokens += texts.read(format.text_start)
+        elif self._words_request is None:
+            begin = format.call_start
+            calls = {texts.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
+            args = replace(args, constraint=Beginning(texts.vocabulary.n_words, calls))
+        args = replace(args, prompt_tokens=self._tokens)
+        if stream is not None:
+            self._append()
+        warn = self._session.warn_once
         writing = Generation(self._run, args, warn, at_once=not self._with_steps)
-        with closing(writing.steps()) as steps:
+        with closing(writing.steps(stream)) as steps:
             for step in steps:
-                if isinstance(step, RunResult) and self._n_cached is None:
-                    # This prompt may also contain the first tokens of a call.
-                    n_reused = step.stats.prompt_tokens_reused if step.stats else 0
-                    self._n_cached = min(n_reused, len(self.request.generation.prompt_tokens))
-                yield step
+                if isinstance(step, Generation):
+                    found = generation_of(self._session, step)
+                    known = {each.name: getattr(found, each.name) for each in fields(found)}
+                    n_reused = found.stats.prompt_tokens_reused if found.stats else 0
+                    known["cached_tokens"] = min(n_reused, self._n_prompt)
+                    return TextAnswer(**known, probabilities=probabilities)
+                if self._with_steps and step.text:
+                    yield step.text
+        raise AssertionError("the last step is the result")
 
 
 def _decided(row: Row, others: Sequence[Row]) -> Row:

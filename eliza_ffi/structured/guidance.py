@@ -78,13 +78,7 @@ class GuidanceSource:
         self._vocabulary = vocabulary
         self._limits = limits
         self._unscanned = bytearray()  # the text that `limits` has not read
-
-    @property
-    def has_ended(self) -> bool:
-        ended = bool(self._matcher.is_stopped())
-        if ended and self._matcher.is_error():
-            raise self._failure()
-        return ended
+        self.accept_all(())  # sets `has_ended`
 
     @property
     def may_end(self) -> bool:
@@ -96,18 +90,24 @@ class GuidanceSource:
             if self._matcher.is_error():
                 raise self._failure()
             return []  # no bytes are forced, and checking bytes is faster than computing tokens
-        limits = self._scanned()
-        if limits is not None and limits.repeats(text):
+        limits = self._limits
+        if limits is not None and limits.names is not None and self._scanned().repeats(text):
             raise InvalidAnswerError(f"{_NO_NAME}: {text.decode('utf-8', 'replace')!r}", None)
         tokens: list[int] = self._matcher.compute_ff_tokens()
         return tokens
 
-    def allows(self, text: str) -> bool:
-        tokens = self._tokenizer.greedy_tokenize(text)
-        if self._matcher.validate_tokens(tokens) != len(tokens):
-            return False
-        limits = self._scanned()
-        return limits is None or not limits.repeats(text.encode())
+    def allowed(self, begun: str, ends: Iterable[str]) -> list[int]:
+        """Return the indices of the ends of a begun text with which it may come next."""
+        has_names = self._limits is not None and self._limits.names is not None
+        limits = self._scanned() if has_names else None
+        found = []
+        for i, end in enumerate(ends):
+            text = begun + end
+            tokens = self._tokenizer.greedy_tokenize(text)
+            is_valid = self._matcher.validate_tokens(tokens) == len(tokens)
+            if is_valid and (limits is None or not limits.repeats(text.encode())):
+                found.append(i)
+        return found
 
     def mask(self) -> NDArray[np.uint32]:
         """Return the mask of allowed tokens, one bit each. Releases the GIL meanwhile."""
@@ -115,20 +115,23 @@ class GuidanceSource:
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():
             raise self._failure()
-        limits = self._scanned()
-        if limits is None:
+        if self._limits is None:
             return mask
+        limits = self._scanned()
         if limits.end:
             mask = limits.restricted(mask)
         if limits.names is not None:
             self._forbid_repeats(mask, limits.names)
         return mask
 
-    def _scanned(self) -> JsonLimit | None:
-        if self._limits is not None and self._unscanned:
-            self._limits.push(bytes(self._unscanned))
+    def _scanned(self) -> JsonLimit:
+        """Return the limits after they have read the whole text."""
+        limits = self._limits
+        assert limits is not None
+        if self._unscanned:
+            limits.push(bytes(self._unscanned))
             self._unscanned.clear()
-        return self._limits
+        return limits
 
     def _forbid_repeats(self, mask: NDArray[np.uint32], names: NameLimit) -> None:
         def has(token: int) -> bool:
@@ -152,19 +155,18 @@ class GuidanceSource:
         return names.repeats(text + bytes(matcher.compute_ff_bytes()))
 
     def accept(self, token: int) -> None:
-        if not self._matcher.consume_token(token):
-            if self._matcher.is_error():
-                raise self._failure()
-            raise NativeFaultError(f"llguidance rejected token {token}")
-        if self._limits is not None:
-            self._unscanned += self._vocabulary.texts[token]
+        self.accept_all((token,))
 
     def accept_all(self, tokens: Sequence[int]) -> None:
         if not self._matcher.consume_tokens(list(tokens)):
-            for token in tokens:  # which raises at the wrong one
-                self.accept(token)
-        elif self._limits is not None:
+            if self._matcher.is_error():
+                raise self._failure()
+            raise NativeFaultError(f"llguidance rejected one of the tokens {list(tokens)}")
+        if self._limits is not None:
             self._unscanned += b"".join(map(self._vocabulary.texts.__getitem__, tokens))
+        self.has_ended = self._matcher.is_stopped()
+        if self.has_ended and self._matcher.is_error():
+            raise self._failure()
 
     def _failure(self) -> ElizaError:
         message, _, state = self._matcher.get_error().partition("<state>")

@@ -104,38 +104,33 @@ class JsonLimit:
         return self._scanner.in_string
 
     def push(self, text: bytes) -> None:
-        if self._is_whole:
-            self._push(text)
-            return
-        for char in text:  # because a JSON value may begin or end within a token
-            if self._is_json:
-                self._push(bytes([char]))
-                scanner = self._scanner
-                if not scanner.in_string and scanner.depth <= 0 and not self.end:
-                    self._is_json = False
-            else:
-                self.end = (self.end + chr(char))[-self._longest :]
+        parts: Sequence[bytes] = (text,)
+        if not self._is_whole:  # a JSON value may begin or end within a token
+            parts = [text[i : i + 1] for i in range(len(text))]
+        for data in parts:
+            if not self._is_json:
+                self.end = (self.end + data.decode("latin-1"))[-self._longest :]
                 if self.end.encode("latin-1").endswith(self._after):
                     self._is_json, self.end = True, ""
                     self._begin()
-
-    def _push(self, data: bytes) -> None:
-        names, was_in_string = self.names, self._scanner.in_string
-        is_name = names is not None and names.name is not None
-        if self._scanner.is_plain and not is_name and not ENDS_PLAIN_TEXT.search(data):
-            return
-        text = data.decode("latin-1")
-        if names is None:
-            self._scanner.push(text)
-        else:
-            names.push(data)
-        if self._scanner.in_string:
-            self.end = ""
-            return
-        begin = text.rfind('"') + 1
-        before = "" if begin or was_in_string else self.end
-        found = _NUMBER_AT_END.search(before + text[begin:])
-        self.end = "" if found is None else found.group()
+                continue
+            names, scanner, was_in_string = self.names, self._scanner, self._scanner.in_string
+            is_name = names is not None and names.name is not None
+            if scanner.is_plain and not is_name and not ENDS_PLAIN_TEXT.search(data):
+                continue
+            added = data.decode("latin-1")
+            if names is None:
+                scanner.push(added)
+            else:
+                names.push(data)
+            if scanner.in_string:
+                self.end = ""
+                continue
+            begin = added.rfind('"') + 1
+            before = "" if begin or was_in_string else self.end
+            found = _NUMBER_AT_END.search(before + added[begin:])
+            self.end = "" if found is None else found.group()
+            self._is_json = self._is_whole or scanner.depth > 0 or bool(self.end)
 
     def repeats(self, text: bytes) -> bool:
         """Return whether an object would have a name twice after this text."""

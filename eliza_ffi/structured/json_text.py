@@ -97,18 +97,11 @@ class JsonScanner:
     depth: int = 0  # how many arrays and objects are open
     is_plain: bool = False  # text without quotes and backslashes would only lengthen a string
 
-    def push(self, text: str) -> int:
+    def push(self, text: str, marks: list[tuple[str, int, bool]] | None = None) -> int:
         """Append text. Return the index after the first string, array or object that is closed and
-        is in no other one; -1 if the text closes none."""
-        first = -1
-        for char, end in self.marks(text):
-            if first < 0 and char != "," and not self.depth and not self.in_string:
-                first = end
-        return first
-
-    def marks(self, text: str) -> Iterator[tuple[str, int]]:
-        """Append text, and yield its quotes, brackets and commas, each with the index after it."""
-        at = 0
+        is in no other one; -1 if the text closes none. Append the text's quotes, brackets and
+        commas to `marks`, each with the index after it, and whether a string follows."""
+        at, first = 0, -1
         while at < len(text):
             if self.escape:
                 size = (6 if (self.escape + text[at])[1] == "u" else 2) - len(self.escape)
@@ -128,8 +121,12 @@ class JsonScanner:
                 self.in_string = not self.in_string
             elif char != ",":
                 self.depth += 1 if char in "[{" else -1
-            yield char, at
+            if first < 0 and char != "," and not self.depth and not self.in_string:
+                first = at
+            if marks is not None:
+                marks.append((char, at, self.in_string))
         self.is_plain = self.in_string and not self.escape
+        return first
 
 
 def _integer(digits: str) -> int | float:

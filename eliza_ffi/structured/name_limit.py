@@ -95,10 +95,12 @@ class NameLimit:
     def push(self, text: bytes) -> bool:
         """Append text. Return whether an object now has a name twice."""
         begin, repeats = 0, False
-        for char, end in self.scanner.marks(text.decode("latin-1")):
+        marks: list[tuple[str, int, bool]] = []
+        self.scanner.push(text.decode("latin-1"), marks)
+        for char, end, in_string in marks:
             if char != '"':
                 self._structure(char)
-            elif self.scanner.in_string:
+            elif in_string:
                 begin, self.name = end, b"" if self._expects_name else None
                 self._expects_name = False
             elif self.name is not None:

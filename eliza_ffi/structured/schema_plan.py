@@ -136,6 +136,12 @@ class _Form:
         self.labels: Sequence[Label] | None = None  # None = they are not listed
         self._plan = plan
         self._fields: dict[tuple[int, int, str], list[Label]] = {}
+        self._form_of: dict[str, _Form] = {}  # by the names of fields
+
+    @lazy_property
+    def names(self) -> list[str]:
+        """The names of the fields that are declared."""
+        return list(self.whole.get("properties", {}))
 
     @lazy_property
     def is_object(self) -> bool:
@@ -232,8 +238,13 @@ class _Form:
         return self.opening() or ('"' if self.whole.get("type") == "string" else "")
 
     def field(self, name: str) -> _Form:
-        others = self.whole.get("additionalProperties", True)
-        return self._plan.form(self.whole.get("properties", {}).get(name, others))
+        form = self._form_of.get(name)
+        if form is None:
+            others = self.whole.get("additionalProperties", True)
+            form = self._plan.form(self.whole.get("properties", {}).get(name, others))
+            if name in self.names:  # there may be any number of others
+                self._form_of[name] = form
+        return form
 
     def item(self, index: int) -> _Form | None:
         """Return the form of an item; None if the array must end before it."""
@@ -258,7 +269,7 @@ class _Form:
     def _labels_at(self, index: int, n_written: int, following: str) -> list[Label]:
         before = self._plan.comma if n_written else "{"
         required, least = self.whole.get("required", ()), self.whole.get("minProperties", 0)
-        names = list(self.whole.get("properties", {}))
+        names = self.names
         labels: list[Label] = []
         for i, name in enumerate(names[index:], index):
             if self.field(name).is_forbidden:
@@ -441,9 +452,12 @@ class PlanReader:
     # ---- values ----------------------------------------------------------------------------------
 
     def _answer(self) -> Steps:
-        self._expect(self._plan.before)
-        yield self._value(self._plan.form(self._plan.root), "", self._plan.after)
-        self._expect(self._plan.after)
+        plan = self._plan
+        if plan.before:
+            self._expect(plan.before)
+        yield self._value(plan.form(plan.root), "", plan.after)
+        if plan.after:
+            self._expect(plan.after)
 
     def _value(self, form: _Form, path: str, following: str) -> Steps:
         """Read a value. `following` is the fixed text after it, as far as it is known."""
@@ -464,7 +478,7 @@ class PlanReader:
         yield self._value(dict(alternatives)[found.text], path, following)
 
     def _object(self, form: _Form, path: str, following: str) -> Steps:
-        names = list(form.whole.get("properties", {}))
+        names = form.names
         index, n = 0, 0
         prefix = f"{path}." if path else ""
         labels = form.fields_at(index, n, following)

@@ -31,9 +31,8 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.session.requests import choice_request
-from eliza_ffi.session.results import RunResult, choice_of
+from eliza_ffi.session.results import choice_of
 
-A_RESULT = RunResult("a", (1,), 1, 0, 0, None, "end", None)
 ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND", "Grüße", "two words", "日本"]
 
 
@@ -200,7 +199,7 @@ def test_a_label_that_does_not_fit_the_context_raises(
 def test_generated_text_that_is_not_a_label_is_a_fault(model: Model) -> None:
     labels = string_choices(["yes", "no"])
     request = choice_request(model.session, "x", labels)
-    result = replace(A_RESULT, finish_reason="leaf", text="maybe")
+    result: Any = SimpleNamespace(text="maybe", finish_reason="leaf", leaf=None)
     said = r"one of the 2 labels, got 'maybe' \(finish reason leaf\)"
     with pytest.raises(NativeFaultError, match=said):
         choice_of(labels, request, result, 0.0)

@@ -19,7 +19,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.protocol import SpanResult
 from eliza_ffi.session.filling import Filling
-from eliza_ffi.session.requests import Fillable, FillRequest, GenerationRequest
+from eliza_ffi.session.requests import Fillable, GenerationRequest
 from eliza_ffi.session.run import Run
 from eliza_ffi.structured import Skeleton, SkeletonSpan, SpanSamplerPlan
 from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
@@ -85,19 +85,19 @@ SKELETON = Skeleton.from_dict(
 )
 
 
-def filling(binding: FillingBinding, request: FillRequest) -> Run[FilledSpan | FillResult]:
+def filling(binding: FillingBinding, request: GenerationRequest) -> Run[FilledSpan | FillResult]:
     opened: Any = SimpleNamespace(binding=binding, ctx="ctx")
     return Run(opened, lambda run: Filling(run, request).steps())
 
 
-def run(binding: FillingBinding, request: FillRequest) -> list[FilledSpan | FillResult]:
+def run(binding: FillingBinding, request: GenerationRequest) -> list[FilledSpan | FillResult]:
     return list(filling(binding, request).steps())
 
 
-def args_of(skeleton: Fillable, **more: Any) -> FillRequest:
-    sampling = {name: more.pop(name) for name in ("temperature", "top_k", "top_p") if name in more}
-    generation = GenerationRequest(prompt_tokens=[7, 8], **sampling)
-    return FillRequest(skeleton, generation, **more)
+def args_of(skeleton: Fillable, **more: Any) -> GenerationRequest:
+    logprobs = 0 if more.pop("logprobs", False) else None
+    settings = {"max_tokens": 1024, "logprobs": logprobs, **more}
+    return GenerationRequest(prompt_tokens=[7, 8], constraint=skeleton, **settings)
 
 
 def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult:

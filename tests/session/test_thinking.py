@@ -207,13 +207,13 @@ def test_an_answer_in_words_after_a_reasoning_has_the_counts_of_the_prompt(
     opened = len(session.tokenize("<think>\n", False, True))
     format = session.call_format({"close_reasoning": False})
     assert format.lead == format.cut == ""
-    request = tool_request(session, HELLO, [TOOL], close_reasoning=False)
-    assert words.prompt_tokens == len(request.generation.prompt_tokens) + opened
+    request, _ = tool_request(session, HELLO, [TOOL], close_reasoning=False)
+    assert words.prompt_tokens == len(request.prompt_tokens) + opened
     assert words.cached_tokens < words.prompt_tokens
 
 
 def test_pieces_of_the_reasoning_are_yielded_before_the_answer(tiny_model: Model) -> None:
-    told: list[thinking.FinishedReasoning] = []
+    told: list[thinking.Reasoning] = []
     think = thinking.Thinking(10, with_steps=True, on_end=told.append)
     *pieces, found = choice_run(
         tiny_model.session, PROMPT, LABELS, method="choose", think=think

@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pydantic
@@ -13,7 +14,6 @@ import pytest
 
 from eliza_ffi.library.protocol import StreamStep
 from eliza_ffi.session.reading import Reading
-from eliza_ffi.session.results import RunResult
 from eliza_ffi.structured import PartialField, StructuredResult
 from eliza_ffi.structured.shape import shape_of
 
@@ -46,10 +46,10 @@ def answer(n_items: int) -> str:
     return json.dumps({"items": [{"name": f"item {i}", "sizes": [i, 7]} for i in range(n_items)]})
 
 
-def steps(text: str, size: int = 4) -> Iterator[StreamStep | RunResult]:
+def steps(text: str, size: int = 4) -> Iterator[Any]:
     for at in range(0, len(text), size):
         yield StreamStep((1,), text[at : at + size], False)
-    yield RunResult(text, (1,), 1, 0, 0, None, "end", None)
+    yield SimpleNamespace(text=text, tokens=(1,), finish_reason="end", stats=None, choices={})
 
 
 def read(shape: Any, text: str) -> tuple[list[PartialField], Any]:
