@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         PartialField,
         Regex,
         Skeleton,
-        StructuredResult,
     )
 
 __version__: str
@@ -94,7 +93,6 @@ __all__ = [
     "Score",
     "Skeleton",
     "Speculation",
-    "StructuredResult",
     "TextAnswer",
     "TextStream",
     "TokenLogprob",

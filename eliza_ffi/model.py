@@ -90,7 +90,7 @@ from .session.tool_calls import (
     ToolSettings,
     one_call,
 )
-from .structured.fill_result import FilledSpan, FillResult, PartialField, StructuredResult
+from .structured.fill_result import FilledSpan, FillResult, PartialField
 from .structured.shape import Lark, Regex
 from .structured.token_texts import TokenTexts
 
@@ -1112,19 +1112,19 @@ class Model:
     @overload
     def fill(
         self, prompt: AnyPrompt, schema: type[T], **settings: Unpack[FillOptions]
-    ) -> StructuredResult[T]: ...
+    ) -> FillResult[T]: ...
     @overload
     def fill(
         self, prompt: AnyPrompt, schema: Regex | Lark, **settings: Unpack[FillOptions]
-    ) -> StructuredResult[str]: ...
+    ) -> FillResult[str]: ...
     @overload
     def fill(
         self, prompt: AnyPrompt, schema: Mapping[str, Any], **settings: Unpack[FillOptions]
-    ) -> StructuredResult[Any]: ...
+    ) -> FillResult[Any]: ...
     @overload
     def fill(
         self, prompt: AnyPrompt, schema: Fillable, **settings: Unpack[FillOptions]
-    ) -> FillResult: ...
+    ) -> FillResult[Any]: ...
     def fill(self, prompt: AnyPrompt, schema: Any, **settings: Unpack[FillOptions]) -> Any:
         """Generate an answer that matches a schema, class, regular expression or grammar.
 
@@ -1160,9 +1160,8 @@ class Model:
 
         Returns
         -------
-        StructuredResult or FillResult
-            A :class:`~eliza_ffi.StructuredResult` with a valid value; for a ``Skeleton``, a
-            :class:`~eliza_ffi.FillResult`.
+        FillResult
+            For a schema, its value is valid.
 
         Raises
         ------
@@ -1189,11 +1188,11 @@ class Model:
     @overload
     def fill_stream(
         self, prompt: AnyPrompt, schema: type[T], **settings: Unpack[FillSettings]
-    ) -> Iterator[PartialField | StructuredResult[T]]: ...
+    ) -> Iterator[PartialField | FillResult[T]]: ...
     @overload
     def fill_stream(
         self, prompt: AnyPrompt, schema: Any, **settings: Unpack[FillSettings]
-    ) -> Iterator[FilledSpan | PartialField | FillResult]: ...
+    ) -> Iterator[FilledSpan | PartialField | FillResult[Any]]: ...
     def fill_stream(
         self, prompt: AnyPrompt, schema: Any, **settings: Unpack[FillSettings]
     ) -> Iterator[Any]:
@@ -1217,7 +1216,7 @@ class Model:
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
         **settings: Unpack[FillSettings],
-    ) -> list[FillResult]:
+    ) -> list[FillResult[Any]]:
         """Generate a structured answer for each of many prompts, and return all in order.
 
         Parameters

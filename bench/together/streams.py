@@ -22,7 +22,7 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamStep, Tokens
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import Generation
-from eliza_ffi.session.requests import GenerationRequest, choice_request, generate_request
+from eliza_ffi.session.requests import Request, choice_request, generate_request
 from eliza_ffi.session.results import choice_of
 from eliza_ffi.session.run import Run
 
@@ -127,9 +127,7 @@ class OurStreams:
         return str(choice_of(self._choices, args, result, 0.0).value)
 
 
-def _generated(
-    args: GenerationRequest, run: Run[Any]
-) -> Generator[StreamStep | Generation, None, None]:
+def _generated(args: Request, run: Run[Any]) -> Generator[StreamStep | Generation, None, None]:
     return Generation(run, args).steps()
 
 

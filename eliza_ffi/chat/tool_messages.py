@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ def tool_messages(
     InvalidArgumentError for a call without a name or arguments."""
     told = messages_with_calls(format, messages)
     if not format.lists_tools:
-        system = _instructions(format, tools)
+        system = _instructions(format, tuple(tools))
         if told and told[0].get("role") == "system":
             system = f"{text_of(told.pop(0).get('content'))}\n\n{system}"
         told = [{"role": "system", "content": system}, *told]
@@ -47,7 +48,8 @@ def messages_with_calls(
     return _in_words(format, told) if format.generic else told
 
 
-def _instructions(format: CallFormat, tools: Sequence[Tool]) -> str:
+@functools.lru_cache(maxsize=64)
+def _instructions(format: CallFormat, tools: tuple[Tool, ...]) -> str:
     """Return instructions that list the tools and show how to call one."""
     lines = ["You can call tools. Each of these lines describes one:"]
     lines += [json.dumps(tool.definition["function"], ensure_ascii=False) for tool in tools]

@@ -31,7 +31,7 @@ from ..session.options import AnyPrompt
 from ..session.requests import (
     REQUEST_FIELDS,
     Constraint,
-    GenerationRequest,
+    Request,
     generate_request,
 )
 from ..structured.masks import Masks
@@ -52,9 +52,7 @@ OWN = ("constraint", "heal_prompt", "lead", "on_limit", "reasoning", "sampler_pl
 kinds there. Tokens of payloads have no lead, and elizaOS separates reasoning itself."""
 
 NAMES = {
-    each.name: RENAMED.get(each.name, each.name)
-    for each in fields(GenerationRequest)
-    if each.name not in OWN
+    each.name: RENAMED.get(each.name, each.name) for each in fields(Request) if each.name not in OWN
 }
 """The elizaOS names of a request's fields."""
 
@@ -141,7 +139,7 @@ class FfiStreamingGenerateArgs:
         self._request_for(None)  # checks the other fields
 
     @classmethod
-    def of(cls, request: GenerationRequest) -> FfiStreamingGenerateArgs:
+    def of(cls, request: Request) -> FfiStreamingGenerateArgs:
         """Convert a request of this package to elizaOS's arguments."""
         constraint = request.constraint
         return cls(
@@ -154,7 +152,7 @@ class FfiStreamingGenerateArgs:
         """Return the configuration for opening the stream."""
         return self._request_for(None)
 
-    def to_request(self) -> GenerationRequest:
+    def to_request(self) -> Request:
         """Convert these arguments to a request of this package.
 
         Raises
@@ -167,9 +165,9 @@ class FfiStreamingGenerateArgs:
             payload = payload.select(self.token_tree_path)
         return self._request_for(payload or self.masks)
 
-    def _request_for(self, constraint: Constraint | None) -> GenerationRequest:
+    def _request_for(self, constraint: Constraint | None) -> Request:
         same = {ours: getattr(self, name) for ours, name in NAMES.items()}
-        return GenerationRequest(**same, constraint=constraint)
+        return Request(**same, constraint=constraint)
 
 
 @dataclass(frozen=True)

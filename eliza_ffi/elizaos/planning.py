@@ -188,7 +188,7 @@ def plan(
     on_span: Callable[[FilledSpan], Any] | None = None,
     timeout: float | None = None,
     **settings: Any,
-) -> FillResult:
+) -> FillResult[Any]:
     """Let the model choose an action and write ``{"action":"NAME","parameters":{...}}``.
 
     `actions` are :class:`Action` objects, or mappings in elizaOS's JSON format; a malformed action

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decisions.prompt_tokens import QuestionPrompt
-from ..session.requests import GenerationRequest
+from ..session.requests import Request
 from ..session.scoring import Hidden, ScoredPrompt
 
 if TYPE_CHECKING:
@@ -128,9 +128,7 @@ class FeatureReader:
         self._n_before = len(commonprefix([one, other]))
         self._n_after = len(commonprefix([one[::-1], other[::-1]]))
 
-    def requests(
-        self, generation: GenerationRequest, apart: bool
-    ) -> dict[tuple[Pooling, ...], ScoredPrompt]:
+    def requests(self, generation: Request, apart: bool) -> dict[tuple[Pooling, ...], ScoredPrompt]:
         """Return the requests for the features of a prompt by their poolings.
 
         The mean and the last token have one request together, or one each. Tokens before their

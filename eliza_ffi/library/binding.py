@@ -388,7 +388,9 @@ class CffiBinding:
         done = status == 1
         return StreamStep(
             tuple(self._ffi.unpack(stream.tokens, count[0])),
-            stream.decode(self._ffi.string(stream.text), done),
+            self._ffi.string(stream.text).decode(errors="replace")
+            if type(stream) is CffiStream
+            else stream.decode(self._ffi.string(stream.text), done),
             done,
             stream.drafted[0],
             stream.accepted[0],

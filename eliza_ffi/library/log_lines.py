@@ -36,8 +36,9 @@ def _has_handlers() -> bool:
     """Return whether a handler, other than a NullHandler, would receive the log lines."""
     current: logging.Logger | None = logger
     while current is not None:
-        if any(not isinstance(handler, logging.NullHandler) for handler in current.handlers):
-            return True
+        for handler in current.handlers:
+            if not isinstance(handler, logging.NullHandler):
+                return True
         current = current.parent if current.propagate else None
     return False
 

@@ -21,14 +21,14 @@ from ..errors import (
 from ..library.protocol import SpanResult, StreamStats
 from ..structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from ..structured.placed_span import Filled, PlacedSpan, Script
-from .requests import GenerationRequest
+from .requests import Request
 from .run import Run
 
 
 class Filling:
     """The filling of a skeleton for a request; `run` is the run that it is a part of."""
 
-    def __init__(self, run: Run[Any], args: GenerationRequest) -> None:
+    def __init__(self, run: Run[Any], args: Request) -> None:
         self._run, self._binding = run, run.binding
         self._skeleton: Any = args.constraint
         self._sampling = args.span_sampling
@@ -39,7 +39,7 @@ class Filling:
         self._stats: StreamStats | None = None
         self._seconds = 0.0
 
-    def steps(self) -> Generator[FilledSpan | FillResult, None, None]:
+    def steps(self) -> Generator[FilledSpan | FillResult[Any], None, None]:
         """Fill the skeleton: yield each span, then the result.
 
         If the library fails on a span, or `max_tokens` is reached, the FillError has the partial
@@ -65,7 +65,7 @@ class Filling:
                 placed = following
         yield self.result()
 
-    def result(self) -> FillResult:
+    def result(self) -> FillResult[Any]:
         """Return the answer so far; it is complete after the last step."""
         answer, stats = self._answer, self._stats
         value = None

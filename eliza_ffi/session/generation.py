@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,17 @@ from ..library.protocol import (
 )
 from ..structured.fill_result import FilledSpan
 from .masking import ChoiceStep, MaskedSteps
-from .requests import GenerationRequest, TextChoices
-from .results import AnswerStep
+from .requests import Request, TextChoices
 from .run import Run
 
 logger = logging.getLogger("eliza_ffi")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStep(StreamStep):
+    """A step whose text is separated from the reasoning before it."""
+
+    reasoning: str = ""
 
 
 class Generation:
@@ -63,7 +69,7 @@ class Generation:
     def __init__(
         self,
         run: Run[Any],
-        args: GenerationRequest,
+        args: Request,
         warn: Callable[[str], None] = logger.warning,
         *,
         at_once: bool = False,

@@ -20,7 +20,7 @@ from ..structured.fill_result import FilledSpan
 from ..structured.guidance import GuidanceMasks, GuidanceSource
 from ..structured.masks import Masks, MaskSource
 from ..structured.schema_plan import PlanReader
-from .requests import GenerationRequest
+from .requests import Request
 from .run import Run
 
 QUICK_MASK = 250e-6
@@ -50,7 +50,7 @@ class MaskedSteps:
     apply to labels, that includes the tokens of choices.
     """
 
-    def __init__(self, run: Run[Any], args: GenerationRequest, masks: Masks) -> None:
+    def __init__(self, run: Run[Any], args: Request, masks: Masks) -> None:
         self._binding = run.binding
         self._masks = masks
         given = args.sampling or args
@@ -112,8 +112,38 @@ class MaskedSteps:
 
     def _next(self, stream: Any) -> StreamStep | None:
         """Write a choice, fixed text, or a token that the masks allow; None = hold it back."""
-        if self._n_forced:
-            return self._pulled(stream)
+        plan, is_planned = self._plan, bool(self._held or self._follows_label)
+        if plan is not None:
+            is_planned = is_planned or plan.is_at_choice or plan.is_at_end
+        if not self._n_forced:
+            is_long = 0 < self._max_tokens <= self._n_tokens
+            written = self._planned(stream) if is_planned or is_long else None
+            written = written or self._restrict(stream)
+            if written is not None:
+                return written
+        source, n_forced = self._source, self._n_forced
+        step = self._binding.next(stream)
+        self._n_forced = 0 if step.done else max(n_forced - len(step.tokens), 0)
+        if plan is not None:
+            for token in () if n_forced else step.tokens:
+                plan.push(self._texts[token])
+                if plan.is_over or (plan.choice is not None and not self._has_bias):
+                    break
+            is_within = plan.choice is not None and not plan.is_at_choice
+            if is_within and not self._n_forced and not step.done and self._crosses(step, plan):
+                self._held = step
+        tokens = step.tokens if self._held is None else step.tokens[:-1]
+        if isinstance(source, GuidanceSource):
+            source.accept_all(tokens)
+        elif source is not None:
+            for token in tokens:
+                source.accept(token)
+        if step.done and source is not None:
+            self.has_ended = bool(source.has_ended)
+        return step if self._held is None else None
+
+    def _planned(self, stream: Any) -> StreamStep | None:
+        """Write a choice or fixed text of the plan; None = the masks decide the next token."""
         plan, n_chosen = self._plan, len(self.choices)
         step: StreamStep | None = None
         if plan is not None and plan.is_at_end:
@@ -125,7 +155,7 @@ class MaskedSteps:
         elif plan is not None and self._follows_label and plan.fixed:
             step = self._after_label(stream, plan)
         if step is None:
-            return self._masked(stream)
+            return None
         n_left = self._max_tokens - self._n_tokens
         if self._max_tokens and (len(step.tokens) > n_left or (step.done and not self.has_ended)):
             step = self._cut(step, n_left)
@@ -233,8 +263,8 @@ class MaskedSteps:
 
     # ---- masks -------------------------------------------------------------------------------
 
-    def _masked(self, stream: Any) -> StreamStep | None:
-        """Write the tokens that the masks force, or one that they allow."""
+    def _restrict(self, stream: Any) -> StreamStep | None:
+        """Restrict the next tokens to those that the masks allow; return the end of the text."""
         self._follows_label = False
         source = self._source
         if source is None or self._unread:
@@ -248,7 +278,7 @@ class MaskedSteps:
             forced = self._before_choice(forced)
             self._binding.set_forced_tokens(stream, forced)
             self._n_forced = len(forced)
-            return self._pulled(stream)
+            return None
         if self._mask_seconds <= QUICK_MASK:
             begin = perf_counter()
             mask = source.mask()
@@ -258,30 +288,7 @@ class MaskedSteps:
         if not mask.any():
             raise InvalidArgumentError("the mask allows no token")
         self._binding.set_token_mask(stream, mask)
-        return self._pulled(stream)
-
-    def _pulled(self, stream: Any) -> StreamStep | None:
-        """Take tokens from the stream; hold back one that crosses into the next choice."""
-        source, plan, n_forced = self._source, self._plan, self._n_forced
-        step = self._binding.next(stream)
-        self._n_forced = 0 if step.done else max(n_forced - len(step.tokens), 0)
-        if plan is not None:
-            for token in () if n_forced else step.tokens:
-                plan.push(self._texts[token])
-                if plan.is_over or (plan.choice is not None and not self._has_bias):
-                    break
-            is_within = plan.choice is not None and not plan.is_at_choice
-            if is_within and not self._n_forced and not step.done and self._crosses(step, plan):
-                self._held = step
-        tokens = step.tokens if self._held is None else step.tokens[:-1]
-        if isinstance(source, GuidanceSource):
-            source.accept_all(tokens)
-        elif source is not None:
-            for token in tokens:
-                source.accept(token)
-        if step.done and source is not None:
-            self.has_ended = bool(source.has_ended)
-        return step if self._held is None else None
+        return None
 
     def _mask_during_the_pass(self, stream: Any, source: MaskSource) -> NDArray[np.uint32]:
         """Compute a mask on a thread while the model computes."""

@@ -68,7 +68,7 @@ class CacheOptions:
                 check_text(name, getattr(self, name))
 
     def settings(self) -> dict[str, Any]:
-        """Return the fields of a :class:`~eliza_ffi.session.GenerationRequest`."""
+        """Return the fields of a :class:`~eliza_ffi.session.Request`."""
         return {
             "slot_id": self.slot,
             "prompt_cache_key": self.key,
@@ -113,7 +113,7 @@ class Speculation:
             check_path("drafter", self.drafter)
 
     def settings(self) -> dict[str, Any]:
-        """Return the fields of a :class:`~eliza_ffi.session.GenerationRequest`."""
+        """Return the fields of a :class:`~eliza_ffi.session.Request`."""
         drafter = None if self.drafter is None else find_model(self.drafter)
         if drafter is not None:
             check_exists(drafter)

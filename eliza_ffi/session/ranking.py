@@ -19,7 +19,7 @@ from ..errors import ContextFullError, InvalidArgumentError, TokenTrieError
 from ..library.protocol import PreparedChoices, Ranking
 from .options import AnyPrompt, CacheOptions
 from .requests import (
-    GenerationRequest,
+    Request,
     TextChoices,
     check_any_tokenization,
     continued_by,
@@ -44,7 +44,7 @@ def rank_request(
     max_passes: int | None = None,
     tokenization: str = "canonical",
     cache: CacheOptions | None = None,
-) -> tuple[GenerationRequest, partial[LabelSearch]]:
+) -> tuple[Request, partial[LabelSearch]]:
     """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`, and its search."""
     k = check_whole("k", k, 1)
     check_one_of("tokenization", tokenization, ("canonical", "any"))
@@ -81,7 +81,7 @@ class LabelSearch:
     def __init__(
         self,
         run: Run[Any],
-        request: GenerationRequest,
+        request: Request,
         labels: LabelSet[Any],
         k: int,
         max_passes: int | None = None,

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from ..checks import check_flag, check_kind
 from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
-from ..structured.fill_result import PartialField, StructuredResult
+from ..structured.fill_result import FillResult, PartialField
 from ..structured.json_reader import JsonReader, copied
 from ..structured.partial_json import PartialAnswer
 from ..structured.shape import Shape
@@ -39,7 +39,7 @@ class Reading(Generic[T]):
         self._growing = PartialAnswer(shape.json_of)
         self._n_read = 0
 
-    def take(self, step: StreamStep | Generation) -> Iterator[PartialField | StructuredResult[T]]:
+    def take(self, step: StreamStep | Generation) -> Iterator[PartialField | FillResult[T]]:
         """Yield the fields that a step completes; for the last step, yield the result, too.
 
         Raises
@@ -65,9 +65,9 @@ class Reading(Generic[T]):
             if path:  # an empty path is the whole answer
                 yield PartialField(path, copied(value), self._growing.add(path, value))
 
-    def _filled(self, result: Generation) -> StructuredResult[Any]:
+    def _filled(self, result: Generation) -> FillResult[Any]:
         stats = result.stats
-        filled: StructuredResult[Any] = StructuredResult(
+        filled: FillResult[Any] = FillResult(
             text=result.text,
             value=None,
             spans=tuple([each for each in result.choices.values() if each.kind == "enum"]),
@@ -96,7 +96,7 @@ class Reading(Generic[T]):
             raise FillError(text, filled)
         return filled
 
-    def _shaped(self, result: StructuredResult[Any]) -> StructuredResult[T]:
+    def _shaped(self, result: FillResult[Any]) -> FillResult[T]:
         try:
             value = self._shape.value(result.text)
         except ValueError as error:

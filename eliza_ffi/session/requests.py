@@ -144,7 +144,7 @@ REQUEST_FIELDS: FieldChecks = {
 
 
 @dataclass(frozen=True, eq=False)
-class GenerationRequest(StreamConfig):
+class Request(StreamConfig):
     """A prompt, the configuration of the stream that continues it, and what to write."""
 
     prompt_tokens: Tokens = ()
@@ -191,10 +191,11 @@ class GenerationRequest(StreamConfig):
             raise InvalidArgumentError(f"stop must be non-empty strings, got {self.stop!r:.80}")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, got {self.max_tokens}")
-        if hasattr(self.constraint, "script"):
+        skeleton: Any = self.constraint
+        if hasattr(skeleton, "script"):
             if self.sampler_plan is not None:
                 check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
-                self.sampler_plan.check(self.constraint.n_spans)
+                self.sampler_plan.check(skeleton.n_spans)
             check_one_of("on_limit", self.on_limit, ON_LIMIT)
             _ = self.span_sampling  # checks the settings
 
@@ -350,7 +351,7 @@ def generate_request(
     speculation: Speculation | None = None,
     stop: str | Sequence[str] | None = None,
     **given: Any,
-) -> GenerationRequest:
+) -> Request:
     """Return the request of :meth:`Model.generate <eliza_ffi.model.Model.generate>`."""
     check_keywords(method, given, STREAM_KEYWORDS if method == "stream" else TEXT_KEYWORDS)
     if speculation is not None:
@@ -379,7 +380,7 @@ def _request(
     sampling: Sampling | None = None,
     cache: CacheOptions | None = None,
     **given: Any,
-) -> GenerationRequest:
+) -> Request:
     """Return a request. A constrained answer to a conversation follows without reasoning."""
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     if cache is not None:
@@ -387,7 +388,7 @@ def _request(
     sampling = _all_sampling(sampling, given)
     disable_thinking = sampling is not None and sampling.disable_thinking
     closes = is_constrained or disable_thinking
-    return GenerationRequest(
+    return Request(
         prompt_tokens=prompt_tokens(session, prompt, close_reasoning=closes),
         n_gpu_layers=session.n_gpu_layers,
         sampling=sampling,
@@ -434,7 +435,7 @@ def choice_request(
     heal_prompt: bool = False,
     method: str = "choose",
     **more: Any,
-) -> GenerationRequest:
+) -> Request:
     """Return the request of :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
     if mode is not None:
         check_one_of("mode", mode, MODES)
@@ -483,7 +484,7 @@ def choice_request(
     )
 
 
-def searches_spellings(request: GenerationRequest) -> bool:
+def searches_spellings(request: Request) -> bool:
     """Return whether the request compares labels by the sum over all their spellings."""
     is_best = request.choice_mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF
     return is_best and isinstance(request.constraint, TextChoices)
@@ -523,7 +524,7 @@ def fill_request(
     heal_prompt: bool = False,
     method: str = "fill",
     **more: Any,
-) -> GenerationRequest:
+) -> Request:
     """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a skeleton."""
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     if isinstance(schema, Mapping) and schema:
@@ -576,7 +577,7 @@ RETRY_SEED = 1_000_003
 """The seed from which the seeds of retries are computed, unless the request has its own seed."""
 
 
-def sampled_again(args: GenerationRequest, n_left: int) -> GenerationRequest:
+def sampled_again(args: Request, n_left: int) -> Request:
     """Return the request of the next try, which samples, with a seed for the retries left.
 
     So the same request with the same seed has the same retries.
@@ -600,7 +601,7 @@ def shape_request(
     retries: int = 0,
     method: str = "fill",
     **more: Any,
-) -> tuple[GenerationRequest, Shape[Any], int]:
+) -> tuple[Request, Shape[Any], int]:
     """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a schema.
 
     With it, return how to read the answer, and how many times to try again if it is not valid.

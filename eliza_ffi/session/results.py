@@ -19,20 +19,12 @@ from ..library.protocol import (
     TRIE_BEST_LEAF,
     PreparedChoices,
     StreamStats,
-    StreamStep,
 )
-from .requests import GenerationRequest, TextChoices
+from .generation import Generation
+from .requests import Request, TextChoices
 
 if TYPE_CHECKING:
-    from .generation import Generation
     from .session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerStep(StreamStep):
-    """A step whose text is separated from the reasoning before it."""
-
-    reasoning: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,7 +165,7 @@ def token_logprob(
 
 def choice_of(
     labels: LabelSet[Any],
-    args: GenerationRequest,
+    args: Request,
     result: Generation,
     seconds: float,
 ) -> ChoiceResult[Any]:
@@ -211,7 +203,7 @@ def choice_of(
 
 def chosen_label(
     labels: LabelSet[Any],
-    args: GenerationRequest,
+    args: Request,
     index: int,
     logprob: float,
     logprobs: NDArray[np.float64] | None,
@@ -240,7 +232,7 @@ def chosen_label(
     )
 
 
-def _longest(args: GenerationRequest) -> int | None:
+def _longest(args: Request) -> int | None:
     given = args.constraint
     if isinstance(given, PreparedChoices):
         return given.longest
@@ -249,7 +241,7 @@ def _longest(args: GenerationRequest) -> int | None:
     return None
 
 
-def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: Generation) -> int | None:
+def _chosen(labels: LabelSet[Any], args: Request, result: Generation) -> int | None:
     """Return the index of the generated label; None if the text is not a label."""
     leaf, given = result.leaf, args.constraint
     if isinstance(given, TokenTreePayload):

@@ -32,16 +32,16 @@ from ..errors import (
 from ..library.abi import PREFIX
 from ..library.binding import EotScore
 from ..library.protocol import STOP_AT_LEAF, PreparedChoices, StreamConfig, StreamStep, Tokens
-from ..structured.fill_result import FilledSpan, FillResult, PartialField, StructuredResult
+from ..structured.fill_result import FilledSpan, FillResult, PartialField
 from ..structured.shape import Shape, is_shape
 from .filling import Filling
-from .generation import Generation
+from .generation import AnswerStep, Generation
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import LabelSearch, rank_request
 from .reading import Reading
 from .requests import (
     MAX_LOGPROBS,
-    GenerationRequest,
+    Request,
     check_keywords,
     checked_cache,
     checked_tokens,
@@ -54,7 +54,6 @@ from .requests import (
     shape_request,
 )
 from .results import (
-    AnswerStep,
     GenerationResult,
     ReasoningPiece,
     TextPiece,
@@ -111,9 +110,7 @@ def text_run(
     with_text = request.on_text is not None if with_steps is None else with_steps
     at_once = not with_text and not is_read_slowly
 
-    def steps(
-        run: Run[Any], request: GenerationRequest
-    ) -> Generator[str | GenerationResult, None, None]:
+    def steps(run: Run[Any], request: Request) -> Generator[str | GenerationResult, None, None]:
         generation = Generation(run, request, session.warn_once, at_once=at_once)
         waiting: list[TokenLogprob] = []
         with closing(generation.steps()) as steps:
@@ -140,7 +137,7 @@ def _open_prompt(session: Session, prompt: AnyPrompt, think: int | Thinking) -> 
     Requests end the reasoning that a conversation's chat template begins. If the model is to write
     the reasoning, the prompt becomes tokens, which they do not change.
     """
-    return prompt_tokens(session, prompt) if n_thinking_tokens(think) else prompt
+    return prompt_tokens(session, prompt) if think and n_thinking_tokens(think) else prompt
 
 
 def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:
@@ -171,9 +168,7 @@ def choice_run(
     request = choice_request(session, prompt, label_set, method=method, **settings)
     with_text = request.on_text is not None
 
-    def steps(
-        run: Run[Any], request: GenerationRequest
-    ) -> Generator[str | ChoiceResult[Any], None, None]:
+    def steps(run: Run[Any], request: Request) -> Generator[str | ChoiceResult[Any], None, None]:
         if searches_spellings(request):
             found = LabelSearch(run, request, label_set, k=1).choice()
             if with_text:
@@ -203,7 +198,7 @@ def choice_run(
 
 
 def _chosen(
-    run: Run[Any], request: GenerationRequest, choices: PreparedChoices, labels: LabelSet[Any]
+    run: Run[Any], request: Request, choices: PreparedChoices, labels: LabelSet[Any]
 ) -> ChoiceResult[Any]:
     """Choose one of prepared labels in one call of the library."""
     begin = time.perf_counter()
@@ -240,7 +235,7 @@ def rank_run(
     prompt = _open_prompt(session, prompt, think)
     request, search = rank_request(session, prompt, as_label_set(labels), **settings)
 
-    def steps(run: Run[Any], request: GenerationRequest) -> Generator[RankResult[Any], None, None]:
+    def steps(run: Run[Any], request: Request) -> Generator[RankResult[Any], None, None]:
         yield search(run, request).result()
 
     return thinking_first(session, request, think, steps)
@@ -256,7 +251,7 @@ def fill_run(
     with_steps: bool,
     think: int | Thinking = 0,
     **settings: Any,
-) -> Run[FilledSpan | PartialField | FillResult]:
+) -> Run[FilledSpan | PartialField | FillResult[Any]]:
     """Return the run that generates a structured answer, as :meth:`~eliza_ffi.Model.fill`.
 
     `with_steps` says whether to yield the spans or fields before the result.
@@ -264,21 +259,18 @@ def fill_run(
     session.check_generates()
     prompt = _open_prompt(session, prompt, think)
     if is_shape(schema):
-        request, *reading = shape_request(session, prompt, schema, method=method, **settings)
-        steps_of = partial(_shape_steps, session, with_steps, *reading)
+        request, shape, retries = shape_request(session, prompt, schema, method=method, **settings)
+        steps_of: Any = partial(_shape_steps, session, with_steps, shape, retries)
         return thinking_first(session, request, think, steps_of)
     _need(session, "fill")
     request = fill_request(session, prompt, schema, method=method, **settings)
-    is_json_form = isinstance(schema, Mapping)
 
     def steps(
-        run: Run[Any], request: GenerationRequest
-    ) -> Generator[FilledSpan | FillResult, None, None]:
+        run: Run[Any], request: Request
+    ) -> Generator[FilledSpan | FillResult[Any], None, None]:
         with closing(Filling(run, request).steps()) as steps:
             for step in steps:
-                if isinstance(step, FillResult):
-                    yield StructuredResult.of(step) if is_json_form else step
-                elif with_steps:
+                if with_steps or isinstance(step, FillResult):
                     yield step
 
     return thinking_first(session, request, think, steps)
@@ -290,8 +282,8 @@ def _shape_steps(
     shape: Shape[Any],
     retries: int,
     run: Run[Any],
-    request: GenerationRequest,
-) -> Generator[PartialField | StructuredResult[Any], None, None]:
+    request: Request,
+) -> Generator[PartialField | FillResult[Any], None, None]:
     while True:
         try:
             take = Reading(shape, with_steps).take
@@ -328,7 +320,7 @@ def tools_run(
         session, messages, tools, tool_choice, close_reasoning=closes, **settings
     )
 
-    def steps(run: Run[Any], request: GenerationRequest) -> Any:
+    def steps(run: Run[Any], request: Request) -> Any:
         return turn(run, request, with_steps=with_steps, ends_at_limit=ends_at_limit).steps()
 
     return thinking_first(session, request, think, steps, settings.get("sampling"))

@@ -22,7 +22,7 @@ from ..library.protocol import (
     Ranking,
     Tokens,
 )
-from .requests import GenerationRequest
+from .requests import Request
 from .run import LONG_CALL, Run
 
 
@@ -53,7 +53,7 @@ class Hidden:
 class ScoredPrompt:
     """A prompt, and the endings to score after it."""
 
-    generation: GenerationRequest  # the prompt and the slot
+    generation: Request  # the prompt and the slot
     endings: Sequence[Ending] = ()
     hidden: Hidden | None = None  # the hidden states to read
     # The positions of the tokens whose embeddings to read, ascending. Such a prompt has no endings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..chat.thinking import (
@@ -18,7 +19,7 @@ from ..errors import ChatTemplateError, NotSupportedError
 from ..library.protocol import StreamStep, Tokens
 from ..sampling.params import Sampling
 from .generation import Generation
-from .requests import GenerationRequest
+from .requests import Request
 from .results import GenerationResult, ReasoningPiece
 from .run import Run
 from .tool_calls import TextAnswer, ToolCalls
@@ -52,9 +53,9 @@ LONGEST_MARKS = 32
 
 def thinking_first(
     session: Session,
-    request: GenerationRequest,
+    request: Request,
     think: int | Thinking,
-    steps_of: Callable[[Run[R], GenerationRequest], Generator[R, None, None]],
+    steps_of: Callable[[Run[R], Request], Generator[R, None, None]],
     sampling: Sampling | None = None,
 ) -> Run[R]:
     """Return the run of a request that may let the model reason before it answers.
@@ -65,7 +66,8 @@ def thinking_first(
     slot = {"slot_id": request.slot_id}
     n_tokens = n_thinking_tokens(think)
     if n_tokens == 0:
-        return Run(session, lambda run: steps_of(run, request), **slot)
+        known: Any = partial(steps_of, request=request)  # type: ignore[call-arg]
+        return Run(session, known, **slot)
     how = think if isinstance(think, Thinking) else Thinking(n_tokens)
     reasoning = Reasoning(session, request, n_tokens, sampling)
 
@@ -117,7 +119,7 @@ class Reasoning:
     def __init__(
         self,
         session: Session,
-        generation: GenerationRequest,
+        generation: Request,
         n_tokens: int,
         sampling: Sampling | None = None,
     ) -> None:
@@ -126,7 +128,7 @@ class Reasoning:
         self._prompt = _opened(session, list(generation.prompt_tokens), self._format)
         self.text, self.tokens = "", self._prompt
         self.n_prompt, self.n_cached, self.n_generated = len(self._prompt), 0, 0
-        self._request = GenerationRequest(
+        self._request = Request(
             prompt_tokens=self._prompt,
             max_tokens=n_tokens,
             sampling=sampling,

@@ -53,6 +53,7 @@ from ..checks import (
 )
 from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ..errors import ChatTemplateError, FillError, InvalidArgumentError
+from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, StreamStats
 from ..sampling.params import Sampling
 from ..structured.shape import Shape
@@ -61,7 +62,7 @@ from ..structured.validation import schema_validator
 from .generation import Generation
 from .options import CacheOptions
 from .reading import Reading
-from .requests import MAX_TOKENS, GenerationRequest, check_keywords, generate_request
+from .requests import MAX_TOKENS, Request, check_keywords, generate_request
 from .results import GenerationResult, generation_of
 from .run import LONG_CALL, Run
 
@@ -337,8 +338,8 @@ class CallTexts:
         """Prepare token sequences; their scores have the same order."""
         leaves = tuple([TokenTreeLeaf(f"{i:06}", row) for i, row in enumerate(rows)])
         payload = TokenTreePayload("", (TokenTreeDescriptor("tools", leaves),)).to_json()
-        session = self._session
-        return session.binding.prepare_token_trie(session.ctx, payload, len(rows))
+        binding: CffiBinding = self._session.binding
+        return binding.prepare_token_trie(self._session.ctx, payload, len(rows))
 
     def _ways(
         self, ways: tuple[tuple[Row, ...], ...]
@@ -349,7 +350,7 @@ class CallTexts:
         between the continuations, and which continuation each sequence begins.
         """
         decided = [dict.fromkeys(way) for way in _decided_ways(ways)]
-        common = commonprefix([row for way in decided for row in way])
+        common = tuple(commonprefix([row for way in decided for row in way]))
         way_of = {row[len(common) :]: i for i, way in enumerate(decided) for row in way}
         return common, self.labels(tuple(way_of)), np.array([*way_of.values()])
 
@@ -385,7 +386,7 @@ def tool_request(
     words: Any = None,
     close_reasoning: bool = True,
     **more: Any,
-) -> tuple[GenerationRequest, partial[ToolTurn]]:
+) -> tuple[Request, partial[ToolTurn]]:
     """Return a request for tool calls, and the turn that a run of it writes.
 
     The parameters are those of :meth:`~eliza_ffi.Model.call_tools`.
@@ -551,7 +552,7 @@ class Beginning:
 
     has_ended = False
 
-    def __init__(self, n_words: int, forbidden: Iterable[int]) -> None:
+    def __init__(self, n_words: int, forbidden: Iterable[int] = ()) -> None:
         self.n_words = n_words
         self._forbidden = forbidden
 
@@ -604,7 +605,7 @@ class ToolTurn:
     def __init__(
         self,
         run: Run[Any],
-        request: GenerationRequest,
+        request: Request,
         *,
         session: Session,
         format: CallFormat,
@@ -613,7 +614,7 @@ class ToolTurn:
         max_calls: int,
         earlier_calls: int,
         texts: CallTexts,
-        words: GenerationRequest | None,
+        words: Request | None,
         with_steps: bool = False,
         ends_at_limit: bool = False,
     ) -> None:
@@ -637,11 +638,13 @@ class ToolTurn:
         sampling = request.sampling
         settings = None if sampling is None else sampling.to_json()
         with self._run.opened(request, None, settings) as self._stream:
-            found = yield from self._calls()
-            result = found if isinstance(found, ToolCalls) else None
-            if result is None and (words is None or words.gbnf_grammar is None):
+            found: Any = yield from self._calls()
+            result: ToolCalls | TextAnswer | None = None
+            if isinstance(found, ToolCalls):
+                result = found
+            elif words is None or words.gbnf_grammar is None:
                 result = yield from self._words(found, self._stream)
-        if result is None:  # the grammar is one of the stream's own
+        if result is None:  # a grammar needs a stream of its own
             result = yield from self._words(found, None)
         yield result
 
@@ -715,7 +718,9 @@ class ToolTurn:
                 ways.append((texts.read(format.text_start),))
             else:
                 begins = self._begins(starts, index)
-        endings = [((), texts.labels(begins))] if begins else []
+        endings: list[tuple[Row, PreparedChoices]] = []
+        if begins:
+            endings.append(((), texts.labels(begins)))
         if len(ways) > 1:
             common, labels, way_of = texts.ways(tuple(ways))
             endings.append((common, labels))
@@ -743,7 +748,7 @@ class ToolTurn:
         format = self._format
         text = (format.between if index else format.open) + format.call_start[len(format.open) :]
         rows = [row for start in starts for row in start.rows]
-        common = commonprefix([self._texts.read(text), *rows])
+        common = tuple(commonprefix([self._texts.read(text), *rows]))
         return (common,) if common else tuple(dict.fromkeys(rows))
 
     def _probability_of_call(self, logprobs: Any) -> float:
@@ -814,7 +819,7 @@ class ToolTurn:
         return arguments
 
     def _written(
-        self, args: GenerationRequest, start: _Start, id: str, before: str
+        self, args: Request, start: _Start, id: str, before: str
     ) -> Generator[CallPiece, None, Generation]:
         """Write arguments, and return the result; yield their pieces if the caller wants them."""
         texts, tool = self._texts, start.tool

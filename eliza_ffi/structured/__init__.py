@@ -3,7 +3,7 @@ fill in)."""
 
 from __future__ import annotations
 
-from .fill_result import FilledSpan, FillResult, PartialField, StructuredResult
+from .fill_result import FilledSpan, FillResult, PartialField
 from .masks import Masks, MaskSource
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
 from .shape import Gbnf, Lark, Regex
@@ -27,6 +27,5 @@ __all__ = [
     "SpanOverride",
     "SpanSamplerPlan",
     "SpanSampling",
-    "StructuredResult",
     "TokenTexts",
 ]

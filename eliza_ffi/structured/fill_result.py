@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
@@ -70,17 +70,19 @@ class FilledSpan:
 
 
 @dataclass(frozen=True)
-class FillResult:
-    """A filled skeleton.
+class FillResult(Generic[T]):
+    """A structured answer.
 
     Attributes
     ----------
     text : str
         The whole answer.
-    value : Any
-        The value of the answer as JSON. None if the answer is not JSON or not complete.
+    value : T
+        JSON data for a schema or a skeleton, an instance for a class, and the text for a regular
+        expression or a grammar. None if a skeleton's answer is not JSON or not complete.
     spans : tuple of FilledSpan
-        The filled spans in the order in which they were written, without literals.
+        For a skeleton, the filled spans in the order in which they were written, without literals.
+        For a schema, the values that were chosen as a whole.
     tokens : tuple of int
         The tokens of the whole answer.
     complete : bool
@@ -92,10 +94,21 @@ class FillResult:
     stats : StreamStats or None
     reasoning : str or None
         What the model wrote before the answer; None without ``think=``.
+    relaxed : tuple of str
+        The parts of the schema that were not enforced while the answer was written, each with its
+        JSON pointer. The value was validated afterwards, so it is valid against them too.
+    is_closed : bool
+        Whether the answer for a schema reached `max_tokens` and was completed with a short ending.
+    choices : mapping of str to FilledSpan
+        The values for a schema that were chosen as a whole (enums, constants and booleans), each by
+        the keys and indices that lead to it, such as ``"pets.0.kind"``. Also the decisions about
+        the structure, with a ``?`` after the path: for ``"note?"``, which field came where the
+        optional ``note`` could come, or None if the object ended; for ``"pets.1?"``, whether the
+        list went on. `spans` has the values alone.
     """
 
     text: str
-    value: Any
+    value: T
     spans: tuple[FilledSpan, ...]
     tokens: tuple[int, ...]
     complete: bool
@@ -103,11 +116,14 @@ class FillResult:
     seconds: float
     stats: StreamStats | None
     reasoning: str | None = None
+    relaxed: tuple[str, ...] = ()
+    is_closed: bool = False
+    choices: Mapping[str, FilledSpan] = field(default_factory=dict, compare=False)
 
     @property
     def truncated(self) -> bool:
-        """Whether `max_tokens` was reached and a value was closed early."""
-        return any(span.truncated for span in self.spans)
+        """Whether `max_tokens` was reached and a value, or the answer, was closed early."""
+        return self.is_closed or any(span.truncated for span in self.spans)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -115,9 +131,7 @@ class FillResult:
         return {span.key: span.value for span in self.spans if span.key is not None}
 
     def __repr__(self) -> str:
-        return self._described(self.text)
-
-    def _described(self, content: object) -> str:
+        content = self.text if self.value is None else self.value
         end = ", truncated" if self.truncated else "" if self.complete else ", incomplete"
         return f"{type(self).__name__}({short_repr(content)}, {len(self.tokens)} tokens{end})"
 
@@ -154,50 +168,6 @@ class PartialField:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "value": self.value, "partial": self.partial}
-
-
-@dataclass(frozen=True)
-class StructuredResult(FillResult, Generic[T]):
-    """The complete answer for a schema.
-
-    Attributes
-    ----------
-    value : T
-        JSON data for a schema, an instance for a class, and the text for a regular expression or
-        a grammar.
-    relaxed : tuple of str
-        The parts of the schema that were not enforced while the answer was written, each with its
-        JSON pointer. The value was validated afterwards, so it is valid against them too.
-    is_closed : bool
-        Whether the answer reached `max_tokens` and was completed with a short ending.
-    choices : mapping of str to FilledSpan
-        The values that were chosen as a whole (enums, constants and booleans), each by the keys and
-        indices that lead to it, such as ``"pets.0.kind"``. Also the decisions about the structure,
-        with a ``?`` after the path: for ``"note?"``, which field came where the optional ``note``
-        could come, or None if the object ended; for ``"pets.1?"``, whether the list went on.
-        `spans` has the values alone.
-    """
-
-    value: T
-    relaxed: tuple[str, ...] = ()
-    is_closed: bool = False
-    choices: Mapping[str, FilledSpan] = field(default_factory=dict, compare=False)
-
-    @classmethod
-    def of(
-        cls, result: FillResult, relaxed: tuple[str, ...] = (), is_closed: bool = False
-    ) -> StructuredResult[Any]:
-        """Convert a plain fill result to the result of a schema."""
-        copied = {field.name: getattr(result, field.name) for field in fields(result)}
-        return StructuredResult(**copied, relaxed=relaxed, is_closed=is_closed)
-
-    @property
-    def truncated(self) -> bool:
-        """Whether `max_tokens` was reached and the answer was closed early."""
-        return self.is_closed or super().truncated
-
-    def __repr__(self) -> str:
-        return self._described(self.value)
 
 
 class AnswerWriter:

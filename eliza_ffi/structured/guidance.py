@@ -115,9 +115,11 @@ class GuidanceSource:
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():
             raise self._failure()
-        if self._limits is None:
+        limits = self._limits
+        if limits is None:
             return mask
-        limits = self._scanned()
+        if self._unscanned:
+            self._scanned()
         if limits.end:
             mask = limits.restricted(mask)
         if limits.names is not None:

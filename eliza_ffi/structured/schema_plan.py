@@ -43,7 +43,7 @@ _SPELLED_ONE_WAY = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 
 Steps: TypeAlias = "Generator[Steps | PlannedChoice | None, Any, Any]"
 """Reads a value: yields the reader of a part of it, and receives the result of this reader; the
-choice that comes next; or None if more text must be written first."""
+choice that comes next, and receives its label; or None if more text must be written first."""
 
 
 @dataclass(frozen=True)
@@ -356,8 +356,13 @@ class PlanReader:
         self._resume()
 
     def _resume(self) -> None:
-        result = None
+        result, choice = None, self.choice
         try:
+            if choice is not None and self._chosen is not None:
+                result, self._chosen = choice.labels[self._chosen], None
+                self._at += len(result.text.encode())
+            elif choice is not None:
+                self._open.append(self._written_of(choice.labels))
             while self._open:
                 try:
                     step = self._open[-1].send(result)
@@ -366,10 +371,14 @@ class PlanReader:
                     result = end.value
                     continue
                 result = None
-                if step is None or isinstance(step, PlannedChoice):
+                if isinstance(step, PlannedChoice) and len(step.labels) == 1:
+                    result = step.labels[0]
+                    self._expect(result.text)
+                elif step is None or isinstance(step, PlannedChoice):
                     self.choice = step
                     break
-                self._open.append(step)
+                else:
+                    self._open.append(step)
             else:
                 self.choice, self.is_over = None, True
         except (_LostError, RecursionError):
@@ -403,18 +412,6 @@ class PlanReader:
             raise _LostError
         self._at += len(data)
 
-    def _one_of(self, path: str, labels: Sequence[Label], is_value: bool = False) -> Steps:
-        if len(labels) == 1:
-            self._expect(labels[0].text)
-            return labels[0]
-        yield PlannedChoice(path, tuple(labels), is_value)
-        if self._chosen is None:
-            found = yield self._written_of(labels)
-        else:
-            found, self._chosen = labels[self._chosen], None
-        self._at += len(found.text.encode())
-        return found
-
     def _written_of(self, labels: Sequence[Label]) -> Steps:
         """Return the label that is written without a choice."""
         while True:
@@ -428,7 +425,9 @@ class PlanReader:
         ]
         if not written:
             raise _LostError
-        return max(written, key=lambda label: len(label.text))
+        found = max(written, key=lambda label: len(label.text))
+        self._at += len(found.text.encode())
+        return found
 
     def _free(self) -> Steps:
         """Read a value of any kind. A number or a word ends where other text begins."""
@@ -459,10 +458,10 @@ class PlanReader:
         if plan.after:
             self._expect(plan.after)
 
-    def _value(self, form: _Form, path: str, following: str) -> Steps:
+    def _value(self, form: _Form, path: str, following: str) -> Steps | PlannedChoice:
         """Read a value. `following` is the fixed text after it, as far as it is known."""
         if form.labels:
-            return self._one_of(path, form.labels, is_value=True)
+            return PlannedChoice(path, tuple(form.labels), True)
         if form.alternatives is not None:
             return self._alternative(form.alternatives, path, following)
         if form.is_object:
@@ -473,7 +472,7 @@ class PlanReader:
         self, alternatives: Sequence[tuple[str, _Form]], path: str, following: str
     ) -> Steps:
         openings = [Label(text, text, text) for text, _ in alternatives]
-        found = yield self._one_of(f"{path}?", openings)
+        found = yield PlannedChoice(f"{path}?", tuple(openings), False)
         self._at -= len(found.text.encode())
         yield self._value(dict(alternatives)[found.text], path, following)
 
@@ -488,7 +487,7 @@ class PlanReader:
                 self._expect(found.text)
             else:
                 name = names[index] if index < len(names) else str(n)
-                found = yield self._one_of(f"{prefix}{name}?", labels)
+                found = yield PlannedChoice(f"{prefix}{name}?", tuple(labels), False)
             name = found.value
             if name is None:
                 return
@@ -515,16 +514,15 @@ class PlanReader:
             else:
                 labels = [Label(before, begins, True), end]
                 if begins:
-                    found = yield self._one_of(f"{item_path}?", labels)
+                    found = yield PlannedChoice(f"{item_path}?", tuple(labels), False)
                 else:  # the first item begins in several ways
                     found = yield self._written_of(labels)
-                    self._at += len(found.text)
                 if not found.value:
                     return
             n, before = n + 1, self._plan.comma
             if is_unique and item.labels:
                 left = [label for label in item.labels if label not in written]
-                written.append((yield self._one_of(item_path, left, is_value=True)))
+                written.append((yield PlannedChoice(item_path, tuple(left), True)))
             else:
                 yield self._value(item, item_path, "")
         self._expect(end.text)

@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from eliza_ffi.chat.tools import Tool, read_tools
+from eliza_ffi.chat.tools import read_tools
 from eliza_ffi.errors import InvalidArgumentError
 
 PARAMETERS = {
@@ -41,7 +41,8 @@ def named(name: Any, **more: Any) -> dict[str, Any]:
 def test_tool_definitions_of_both_openai_apis_are_read(definition: dict[str, Any]) -> None:
     before = json.dumps(definition)
     (tool,) = read_tools([definition])
-    assert tool == Tool("get_weather", "Return the weather.", PARAMETERS, strict=True)
+    assert (tool.name, tool.description) == ("get_weather", "Return the weather.")
+    assert (tool.parameters, tool.strict) == (PARAMETERS, True)
     assert tool.definition == WEATHER
     assert json.dumps(definition) == before
 

@@ -24,7 +24,7 @@ from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.evidence.deciding import DecideSettings
 from eliza_ffi.library import Library
 from eliza_ffi.sampling import Sampling
-from eliza_ffi.structured import FilledSpan, StructuredResult
+from eliza_ffi.structured import FilledSpan, FillResult
 
 SKELETON = {
     "spans": [
@@ -369,7 +369,7 @@ def test_an_empty_batch_returns_an_empty_list(model: Model) -> None:
 
 def test_fill_stream_yields_spans_then_the_result(model: Model) -> None:
     steps = list(model.fill_stream(PROMPT, SKELETON))
-    assert [type(step) for step in steps] == [FilledSpan, StructuredResult]
+    assert [type(step) for step in steps] == [FilledSpan, FillResult]
     left = model.fill_stream(PROMPT, SKELETON)
     next(left)
     left.close()  # type: ignore[attr-defined]

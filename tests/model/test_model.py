@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest

@@ -27,7 +27,7 @@ from eliza_ffi import Gbnf, GenerationResult, Lark, Model, PreparedLabels, Promp
 from eliza_ffi import Skeleton, Speculation, TextAnswer, TextStream, ToolCall, ToolCalls
 from eliza_ffi.decisions import Choice, ChoiceAnswer, Decision, MultiLabel, Predicate
 from eliza_ffi.decisions import PredicateAnswer, Question, RenderedQuestion, Score, ScoreAnswer
-from eliza_ffi.structured import PartialField, Regex, StructuredResult
+from eliza_ffi.structured import PartialField, Regex
 
 class Person(BaseModel):
     name: str
@@ -47,13 +47,13 @@ def ask(model: Model, talk: list[dict[str, str]], values: LabelSet[float]) -> No
     assert_type(model.choose(prompt=talk, labels=["a"], mode="best"), ChoiceResult[str])
     assert_type(model.choose("x", ["a"], cache=slot, seed=3, timeout=0).value, str)
     assert_type(model.generate("x", 5, min_p=0.1, seed=7), GenerationResult)
-    assert_type(model.fill("x", {"spans": []}, max_tokens=3), StructuredResult[Any])
-    assert_type(model.fill("x", Skeleton.from_dict({}), max_tokens=3), FillResult)
+    assert_type(model.fill("x", {"spans": []}, max_tokens=3), FillResult[Any])
+    assert_type(model.fill("x", Skeleton.from_dict({}), max_tokens=3), FillResult[Any])
     assert_type(model.fill("x", Person).value, Person)
     assert_type(model.fill("x", schema=Regex("a+")).value, str)
     assert_type(model.fill("x", {"type": "string"}).relaxed, tuple[str, ...])
-    assert_type(model.fill_stream("x", Person), Iterator[PartialField | StructuredResult[Person]])
-    assert_type(model.fill_many(["x"], Person), list[FillResult])
+    assert_type(model.fill_stream("x", Person), Iterator[PartialField | FillResult[Person]])
+    assert_type(model.fill_many(["x"], Person), list[FillResult[Any]])
     assert_type(model.generate("x", schema=Person, stop="a"), GenerationResult)
     assert_type(model.generate(talk, schema=Gbnf('root ::= "a"')), GenerationResult)
     assert_type(model.generate([1, 2], schema=Lark('start: "a"')), GenerationResult)
@@ -61,7 +61,7 @@ def ask(model: Model, talk: list[dict[str, str]], values: LabelSet[float]) -> No
     assert_type(model.generate("x", speculation=Speculation(8), cache=slot), GenerationResult)
     assert_type(model.generate_many([talk, "x", [1]], 3, cache=slot), list[GenerationResult])
     assert_type(model.choose_many([talk, "x"], ["a"], cache=slot), list[ChoiceResult[Any]])
-    assert_type(model.fill_many([talk], Person, cache=slot, retries=2), list[FillResult])
+    assert_type(model.fill_many([talk], Person, cache=slot, retries=2), list[FillResult[Any]])
     assert_type(model.save_prompt_cache("file", talk, cache=slot, timeout=1.5), int)
     small = CacheOptions(type_k="q8_0", type_v="q8_0")
     assert_type(model.load_prompt_cache("file", cache=small), int)
@@ -116,7 +116,7 @@ async def ask_async(model: AsyncModel) -> None:
     assert_type(await model.choose("x", await model.prepare_labels(Reply)), ChoiceResult[Reply])
     assert_type((await model.fill("x", Person)).value, Person)
     async for field in model.fill_stream("x", Person):
-        assert_type(field, PartialField | StructuredResult[Person])
+        assert_type(field, PartialField | FillResult[Person])
     async for text in model.stream("x"):
         assert_type(text, str)
     async with model.stream([{"role": "user", "content": "x"}], cache=slot) as pieces:

@@ -135,7 +135,7 @@ LEFT_OUT = {
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
         *("library.VerifierEvent", "structured.TokenTexts", "session.GenerationResult"),
         *("elizaos.FfiStreamingResult", "elizaos.Usage", "structured.PartialField"),
-        *("structured.StructuredResult", "structured.FillResult", "structured.FilledSpan"),
+        *("structured.FillResult", "structured.FilledSpan"),
         *("session.TextAnswer", "session.TokenLogprob", "session.ToolCall", "session.ToolCalls"),
     },
     "called only by the package itself": {
@@ -144,7 +144,7 @@ LEFT_OUT = {
         *("evidence.QuestionCalibration.sets_of", "elizaos.FfiStreamingRunner"),
         *("elizaos.FfiStreamingGenerateArgs.of", "elizaos.FfiStreamingResult.of"),
         *("elizaos.Parameter.placed", "session.AsyncTextStream", "session.TextStream"),
-        *("structured.StructuredResult.of", "structured.TokenTexts.of"),
+        "structured.TokenTexts.of",
     },
     "takes tokens, which only the package has": {"choices.PreparedLabels.tokens_for"},
     "takes seconds": {"learning.DecisionReport.save_plots"},

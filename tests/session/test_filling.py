@@ -19,7 +19,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.protocol import SpanResult
 from eliza_ffi.session.filling import Filling
-from eliza_ffi.session.requests import Fillable, GenerationRequest
+from eliza_ffi.session.requests import Fillable, Request
 from eliza_ffi.session.run import Run
 from eliza_ffi.structured import Skeleton, SkeletonSpan, SpanSamplerPlan
 from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
@@ -85,22 +85,22 @@ SKELETON = Skeleton.from_dict(
 )
 
 
-def filling(binding: FillingBinding, request: GenerationRequest) -> Run[FilledSpan | FillResult]:
+def filling(binding: FillingBinding, request: Request) -> Run[FilledSpan | FillResult[Any]]:
     opened: Any = SimpleNamespace(binding=binding, ctx="ctx")
     return Run(opened, lambda run: Filling(run, request).steps())
 
 
-def run(binding: FillingBinding, request: GenerationRequest) -> list[FilledSpan | FillResult]:
+def run(binding: FillingBinding, request: Request) -> list[FilledSpan | FillResult[Any]]:
     return list(filling(binding, request).steps())
 
 
-def args_of(skeleton: Fillable, **more: Any) -> GenerationRequest:
+def args_of(skeleton: Fillable, **more: Any) -> Request:
     logprobs = 0 if more.pop("logprobs", False) else None
     settings = {"max_tokens": 1024, "logprobs": logprobs, **more}
-    return GenerationRequest(prompt_tokens=[7, 8], constraint=skeleton, **settings)
+    return Request(prompt_tokens=[7, 8], constraint=skeleton, **settings)
 
 
-def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult:
+def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult[Any]:
     *_, result = run(binding, args_of(skeleton, **more))
     assert isinstance(result, FillResult)
     return result

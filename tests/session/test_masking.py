@@ -21,7 +21,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import Generation
-from eliza_ffi.session.requests import GenerationRequest
+from eliza_ffi.session.requests import Request
 from eliza_ffi.session.run import Run
 
 N_VOCAB = 2048
@@ -149,4 +149,4 @@ def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
 def test_masks_and_a_grammar_are_rejected_together() -> None:
     masks = Script([[5, 6]])
     with pytest.raises(InvalidArgumentError, match="pass either token masks or a grammar"):
-        GenerationRequest(constraint=masks, gbnf_grammar='root ::= "a"')
+        Request(constraint=masks, gbnf_grammar='root ::= "a"')

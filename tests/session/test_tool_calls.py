@@ -389,23 +389,31 @@ def test_users_cannot_forge_a_control_token(model: Model) -> None:
 # ---- Cost and AsyncModel ----------------------------------------------------------------------
 
 
-def test_the_prompt_is_decoded_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_has_one_stream_which_reads_the_prompt_once(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ToolTurn, "_probability_of_call", lambda *_: 1.0)
     read: list[int] = []
-    stats = model.binding.stats
+    opened: list[Any] = []
+    stats, open_stream = model.binding.stats, model.binding.open
 
     def counted(stream: Any) -> Any:
         found = stats(stream)
         read.append(found.prompt_tokens - found.prompt_tokens_reused)
         return found
 
+    def noted(*arguments: Any) -> Any:
+        opened.append(open_stream(*arguments))
+        return opened[-1]
+
     talk = [{"role": "user", "content": "A question that is in no slot: " + "what? " * 200}]
     prompt = tool_request(model.session, talk, TOOLS)[0].prompt_tokens
     monkeypatch.setattr(model.binding, "stats", counted)
-    model.call_tools(talk, TOOLS, "required", max_calls=2)
-    first, *others = read
-    assert first > 200 and len(others) == 3
-    assert sum(others) < 60 < len(prompt)
+    monkeypatch.setattr(model.binding, "open", noted)
+    calls = model.call_tools(talk, TOOLS, "required", max_calls=2)
+    assert isinstance(calls, ToolCalls) and len(calls) == 2
+    assert len(opened) == 1
+    assert 200 < read[-1] < len(prompt) + 60
 
 
 def test_an_async_model_makes_the_same_calls(model: Model) -> None:

@@ -82,7 +82,9 @@ def spelled(model: Model, tokens: Iterable[int]) -> str:
     return b"".join(texts[token] for token in tokens).decode()
 
 
-def tokens_inside(model: Model, result: FillResult, first_at: int = 0) -> list[tuple[int, ...]]:
+def tokens_inside(
+    model: Model, result: FillResult[Any], first_at: int = 0
+) -> list[tuple[int, ...]]:
     """Return the tokens that begin inside each span (reference implementation)."""
     texts = texts_of_tokens(model.path)
     begins = [first_at]

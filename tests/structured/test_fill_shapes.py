@@ -28,7 +28,7 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling
-from eliza_ffi.structured import Lark, PartialField, Regex, StructuredResult
+from eliza_ffi.structured import FillResult, Lark, PartialField, Regex
 from eliza_ffi.structured.shape import shape_of
 
 pydantic = pytest.importorskip("pydantic", reason="the extra schema is not installed")
@@ -204,7 +204,7 @@ def test_answers_match_their_expression_or_grammar(
 def test_each_finished_field_is_reported_with_the_partial_object(model: Model) -> None:
     steps = list(model.fill_stream("Hello", Person))
     result = steps.pop()
-    assert isinstance(result, StructuredResult)
+    assert isinstance(result, FillResult)
     assert all(isinstance(each, PartialField) for each in steps)
     top = [each for each in steps if isinstance(each, PartialField) and len(each.path) == 1]
     assert [each.path[0] for each in top] == ["fullName", "age", "pet", "pets", "color"]

@@ -14,7 +14,7 @@ import pytest
 
 from eliza_ffi.library.protocol import StreamStep
 from eliza_ffi.session.reading import Reading
-from eliza_ffi.structured import PartialField, StructuredResult
+from eliza_ffi.structured import FillResult, PartialField
 from eliza_ffi.structured.shape import shape_of
 
 
@@ -55,7 +55,7 @@ def steps(text: str, size: int = 4) -> Iterator[Any]:
 def read(shape: Any, text: str) -> tuple[list[PartialField], Any]:
     reading = Reading(shape_of(shape))
     *fields, result = [found for step in steps(text) for found in reading.take(step)]
-    assert isinstance(result, StructuredResult)
+    assert isinstance(result, FillResult)
     return [each for each in fields if isinstance(each, PartialField)], result.value
 
 

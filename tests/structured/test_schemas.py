@@ -26,7 +26,7 @@ from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling.params import MAX_SEED, Sampling
-from eliza_ffi.session.requests import GenerationRequest, _sampled
+from eliza_ffi.session.requests import Request, sampled_again
 from eliza_ffi.structured import Lark, Regex
 from eliza_ffi.structured import schema as schema_module
 from eliza_ffi.structured.patterns import without_lookaround
@@ -391,10 +391,10 @@ def test_after_the_last_retry_the_error_is_raised(tiny_model: Model) -> None:
 
 def test_retries_keep_the_sampling_and_follow_the_seed() -> None:
     def retried(**options: Any) -> list[Sampling]:
-        request = GenerationRequest(prompt_tokens=[1], **options)
+        request = Request(prompt_tokens=[1], **options)
         found = []
         for n_left in (3, 2, 1):
-            request = _sampled(request, n_left)
+            request = sampled_again(request, n_left)
             assert request.sampling is not None
             found.append(request.sampling)
         assert len({each.seed for each in found}) == 3
