@@ -237,7 +237,7 @@ TEST_F(Sampling, TopKFirstNeedsNoOtherCandidates) {
     }
 }
 
-// The hash that docs/sampling.md describes, written out in 64-bit integer arithmetic.
+// The hash that docs/reference/sampling.md describes, written out in 64-bit integer arithmetic.
 TEST(Gumbel, UniformsAgreeWithTheHash) {
     const auto by_hand = [](uint32_t position, uint32_t offset, uint32_t token) {
         const uint64_t m = uint64_t(1) << 32;
