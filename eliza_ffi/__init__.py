@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         ModelError,
         NotSupportedError,
     )
-    from .evidence import Calibration
+    from .evidence import Calibration, Cascade
     from .learning import calibrate, evaluate
     from .model import Model
     from .sampling import Sampling
@@ -63,6 +63,7 @@ __all__ = [
     "BusyError",
     "CacheOptions",
     "Calibration",
+    "Cascade",
     "ChatTemplateError",
     "Choice",
     "ChoiceResult",

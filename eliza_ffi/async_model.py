@@ -281,6 +281,7 @@ class AsyncModel:
     rank_many = _awaited(Model.rank_many)
     decide = _awaited(Model.decide)
     decide_many = _awaited(Model.decide_many)
+    count = _awaited(Model.count)
     decision_prompts = _awaited(Model.decision_prompts)
     fill = _awaited(Model.fill)
     fill_stream = _iterated(Model.fill_stream)

@@ -34,7 +34,9 @@ from .decisions.answers import (
     ScoreAnswer,
 )
 from .decisions.prompts import check_one_input
-from .decisions.questions import Choice, MultiLabel, Predicate, Questions, Score, V
+from .decisions.questions import Choice, MultiLabel, Predicate, Questions, Score, V, values_of
+from .decisions.wire import as_questions
+from .evidence.certificates import inner_fraction
 from .evidence.deciding import (
     DecideManyOptions,
     DecideOptions,
@@ -45,6 +47,7 @@ from .evidence.doubts import Doubts
 from .evidence.families import prefixes
 from .evidence.reasoning import decision_task, inputs_at_once, prompts_task, question_task
 from .hub import hub_path
+from .learning.counting import Share, answers_of, right_answers, shares_of
 from .learning.input_prior import many_plan_runs
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
@@ -971,12 +974,6 @@ class Model:
             ``"risk"``: abstain unless a calibration that was fitted with `risk` certifies.
         think : int
             Let the model write up to this many tokens of reasoning before all questions.
-        think_below : float
-            Think only if an answer without reasoning has a lower probability than this.
-            ``decision.reasoning`` is None if the model did not think.
-        think_share : float
-            At most this share of the decisions thinks: of the single decisions of this model, or of
-            one :meth:`decide_many`.
         cache, timeout : CacheOptions, float
             As :meth:`generate`.
 
@@ -1062,6 +1059,59 @@ class Model:
             addition, ``prior="inputs"`` divides the probabilities by their mean over a sample of
             these inputs, which must be a list: see :mod:`eliza_ffi.learning.input_prior`.
         """
+        return cast("list[Decision[Any]]", self._decided(inputs, questions, settings, list))
+
+    def count(
+        self,
+        inputs: Iterable[Any],
+        question: Any,
+        *,
+        labels: Mapping[int, Any] | None = None,
+        groups: Sequence[Any] | None = None,
+        confidence: float = 0.9,
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Share]:
+        """Estimate how often each answer to a question is right, among all inputs or by group.
+
+        Parameters
+        ----------
+        inputs, **settings
+            As :meth:`decide_many`.
+        question
+            One question, as in :meth:`decide`.
+        labels
+            The right answers of randomly chosen inputs, by their index. They correct the shares
+            and give the intervals, by prediction-powered inference
+            (:mod:`eliza_ffi.learning.counting`). Without them, there is no interval, because the
+            error of the answers is unknown.
+        groups
+            The group of each input, to count the groups apart.
+        confidence
+            The probability that an interval contains the share.
+
+        Returns
+        -------
+        list of Share
+            One for each group and answer.
+        """
+        asked, *others = as_questions(question)
+        if others:
+            raise wrong("question", "one question", question)
+        right = right_answers(asked, {} if labels is None else labels)
+        groups = None if groups is None else list(check_several("groups", groups, "a list"))
+        confidence = inner_fraction("confidence", confidence)
+
+        def read(decisions: list[Any]) -> list[Share]:
+            found = [answers_of(each.answers[0]) for each in decisions]
+            return shares_of(found, values_of(asked), right, groups, confidence)
+
+        listed = list(check_prompts(inputs, "count", "inputs"))
+        return cast("list[Share]", self._decided(listed, asked, settings, read))
+
+    def _decided(
+        self, inputs: Iterable[Any], questions: Any, settings: Any, then: Callable[[list[Any]], Any]
+    ) -> Any:
+        """Answer questions about inputs, and return what `then` returns for the decisions."""
         progress = settings.pop("progress", None)
         max_concurrency = settings.pop("max_concurrency", None)
         on_error = kept_or_raised(settings.pop("return_exceptions", False), "inputs")
@@ -1075,10 +1125,10 @@ class Model:
                     self.session, input, plan, at_once=max_concurrency, doubts=doubts
                 )
 
-            def read(decisions: list[Any]) -> list[Any]:
+            def read(decisions: list[Any]) -> Any:
                 for reason in doubts.reasons():
                     logger.warning("decide_many: %s", reason)
-                return decisions
+                return then(decisions)
 
             is_listed = isinstance(inputs, Sequence)
             n_inputs = inputs_at_once(self.session, plan.settings.think, max_concurrency)
@@ -1093,7 +1143,7 @@ class Model:
             )
 
         runs = many_plan_runs(self, questions, inputs, settings)
-        return cast("list[Decision[Any]]", self._after(Task(self.session, runs), decide))
+        return self._after(Task(self.session, runs), decide)
 
     def decision_prompts(
         self, input: Any, questions: Any, **settings: Unpack[DecideSettings]

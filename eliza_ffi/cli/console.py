@@ -56,7 +56,7 @@ TYPES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys((*_SIGNED, "--draft-max", "TOP_K"), int),
     **dict.fromkeys(("-k", "--top", "--top-n", "--group-level"), at_least_one),
     "N": whole_number,
-    **dict.fromkeys(("C", "F", "P", "R", "S"), probability),
+    **dict.fromkeys(("C", "P", "R"), probability),
     **dict.fromkeys(("SECONDS", "TEMPERATURE", "TOP_P", "MIN_P", "PENALTY"), float),
     "REPEAT_PENALTY": float,
 }

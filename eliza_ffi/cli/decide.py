@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..decisions.answers import Decision
 from ..decisions.questions import Question, with_top
 from ..errors import InvalidArgumentError
 from ..evidence.auto_prompts import N_SAMPLE
+from ..evidence.cascade import Cascade, as_cascade_calibration
 from ..evidence.deciding import can_abstain, never_certified_text, plan_of
 from ..evidence.reasoning import with_reasoning
 from ..model import Model
 from ..ray.table import LOCAL, TableWorkers
 from ..tables import AnswerCounts, Decider, InputTable, RowDecider, TableResult, run
+from ..tables.cascade import CascadeDecider
 from ..tables.columns import cell_text
 from ..tables.decider import input_of, inputs_of
 from ..terminal import counted, fact_table, printable, terminal_width, wrap
@@ -36,14 +39,15 @@ from .console import (
 from .files import check_output
 from .progress import RowProgress, preparing
 from .questions import (
-    THINKING,
     add_asking_arguments,
+    add_cascade_arguments,
     add_deciding_arguments,
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
     checked_prior,
     read_asking,
+    read_cascade,
     read_examples_file,
     read_questions,
     read_table,
@@ -98,9 +102,12 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         },
     )
     add_deciding_arguments(parser)
+    add_cascade_arguments(parser)
     add_options(
         parser,
         {
+            "--then-below P": "with --then, without a calibration: ask the next model if an answer "
+            "has a probability below P (default: 1)",
             "--json": "print JSON: the decision, or the summary of a table",
             "--dry-run": "print the prompts of the first input without asking the model",
         },
@@ -144,16 +151,31 @@ def run_decide(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments, questions)
     if arguments.prior == "inputs":
         raise UsageError("--prior inputs requires a TABLE, whose rows are the inputs")
+    if arguments.then:
+        cascade, of_cascade = _cascade(arguments, settings)
+        decision = cascade.decide(input, questions, **of_cascade)
+        names = [each.name for each in cascade.sources]
+        return _print_decision(arguments, questions, decision, names)
     with open_model(arguments, arguments.n_slots) as model:
         if arguments.dry_run:
             _print_prompts(model, input, questions, settings)
             return 0
         decision = model.decide(input, questions, **settings)
+    calibration = settings["calibration"]
+    has_prior = calibration is not None and calibration.is_prior
+    return _print_decision(arguments, questions, decision, model.path, has_prior)
+
+
+def _print_decision(
+    arguments: argparse.Namespace,
+    questions: Sequence[Question],
+    decision: Decision[Any],
+    model: str | list[str],
+    has_prior: bool = False,
+) -> int:
     if arguments.json:
-        print_json({**decision.to_dict(), "model": model.path})
+        print_json({**decision.to_dict(), "model": model})
     else:
-        calibration = settings["calibration"]
-        has_prior = calibration is not None and calibration.is_prior
         width = max(terminal_width() or 80, 40)
         print(decision_text(questions, decision, width, has_prior=has_prior))
     return 0
@@ -198,7 +220,9 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         print_warning(reason)
     if arguments.json:
         fitted = settings["calibration"]
-        print_json(_summary(result, output, fitted is not None and not fitted.is_prior))
+        is_calibrated = fitted is not None and not fitted.is_prior
+        is_calibrated = is_calibrated or bool(arguments.then and arguments.calibration)
+        print_json(_summary(result, output, is_calibrated))
     else:
         print(_summary_text(result, output, can_abstain(settings)))
         if result.learned:
@@ -206,9 +230,31 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0
 
 
+def _cascade(
+    arguments: argparse.Namespace, settings: Mapping[str, Any]
+) -> tuple[Cascade, dict[str, Any]]:
+    """Return the cascade of ``--then``, and the settings of its decisions."""
+    for name in ("learn", "ray", "abstain", "allowed_probability", "dry_run"):
+        if getattr(arguments, name):
+            raise UsageError(f"--then cannot be combined with {_option(name)}")
+    if arguments.prior == "inputs":
+        raise UsageError("--then cannot be combined with --prior inputs")
+    names = ("min_probability", "abstain", "calibration", "allowed_probability")
+    own = {name: value for name, value in settings.items() if name not in names}
+    below = 1.0 if arguments.then_below is None else arguments.then_below
+    of_all = {"min_probability": arguments.min_probability}
+    of_all["calibration"] = as_cascade_calibration(arguments.calibration)
+    return read_cascade(arguments, own, below), of_all
+
+
 @contextmanager
 def _decider(arguments: argparse.Namespace, *asked: Any) -> Iterator[Decider]:
     """Open the model, here or on the workers of Ray. `asked` are arguments of RowDecider."""
+    if arguments.then:
+        column, questions, settings, sample, _ = asked
+        cascade, of_cascade = _cascade(arguments, settings)
+        yield CascadeDecider(cascade, column, questions, sample, **of_cascade)
+        return
     if arguments.ray is not None:
         if not arguments.workers:
             raise UsageError("--ray requires --workers, 1 or more")
@@ -236,6 +282,8 @@ def _decider(arguments: argparse.Namespace, *asked: Any) -> Iterator[Decider]:
 
 def _check_together(arguments: argparse.Namespace) -> None:
     """Reject combinations of options in which one option would have no effect."""
+    if arguments.then_below is not None and not arguments.then:
+        raise UsageError("--then-below requires --then")
     if arguments.table is not None:
         for name in INPUT_ONLY:
             if getattr(arguments, name) is not None:
@@ -285,11 +333,11 @@ def _first_input(table: InputTable, column: str) -> Any:
 
 def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> dict[str, Any]:
     checked_prior(arguments.prior, has_inputs=True)
-    names = ("prior", "allowed_probability", "min_probability", "abstain")
+    names = ("prior", "allowed_probability", "min_probability", "abstain", "think")
     return {
-        **read_asking(arguments, arguments.calibration),
+        **read_asking(arguments, None if arguments.then else arguments.calibration),
         "examples": read_examples_file(arguments, questions),
-        **given(arguments, *names, *THINKING),
+        **given(arguments, *names),
     }
 
 
@@ -349,6 +397,7 @@ def _summary(result: TableResult, output: Path, is_calibrated: bool) -> dict[str
         "rows_per_second": _rate(result),
         "answers": {name: dict(found.most_common()) for name, found in counts.answers.items()},
         "unanswered": dict(counts.unanswered),
+        "stages": dict(counts.stages),
         "calibrated": is_calibrated,
         "learned": {
             name: {
@@ -388,6 +437,7 @@ def _summary_text(result: TableResult, output: Path, is_reviewed: bool) -> str:
         "rows": f"{counts.rows:,}" + (f", {before:,} of them decided earlier" if before else ""),
         "errors": f"{counts.errors:,}",
         "for review": f"{counts.review:,}" if is_reviewed else "",
+        "ended at": ", ".join(f"source {each} {n:,}" for each, n in sorted(counts.stages.items())),
         "rows/s": f"{_rate(result):,.1f}" if result.new_rows else "",
         **{name: _answers_text(counts, name) for name in counts.answers},
         "output": str(output) + ("" if result.is_whole else ", up to the limit"),

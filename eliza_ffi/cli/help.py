@@ -63,6 +63,12 @@ For every row of a table with the column text:
     --ask 'Which team?' --option sales \
     --option support --output teams.csv
 """,
+    "count": r"""
+Example, for an output of eliza-ffi decide with the answers urgent:
+
+  eliza-ffi count decided.csv --answers urgent \
+    --random-labels urgent-labels.csv
+""",
     "evaluate": r"""
 Example, for a table with the columns text and urgent (true or false):
 

@@ -19,6 +19,7 @@ from ..decisions.examples import UNTOLD, named_questions, option_names, read_exa
 from ..decisions.prompts import input_text
 from ..decisions.questions import MultiLabel, Question, text_of
 from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
+from ..evidence.cascade import TARGETS
 from ..evidence.certificates import CertifiedThreshold
 from ..learning.fitting import calibrate
 from ..learning.metrics import mcnemar
@@ -42,19 +43,21 @@ from .progress import RowProgress
 from .questions import (
     PROMPT_OPTIONS,
     add_asking_arguments,
+    add_cascade_arguments,
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
     checked_prior,
     read_asking,
     read_calibration,
+    read_cascade,
     read_examples_file,
     read_questions,
     read_table,
 )
 
 RISK = "find the probability above which at most this share of the answers is wrong"
-CONFIDENCE = "how sure the risk and the flips must be (default: 0.9)"
+CONFIDENCE = "how sure the result must be (default: 0.9)"
 
 MAX_SUSPICIOUS, MAX_INPUT = 10, 60
 """Maximum number of labels that are listed, and of characters of their inputs."""
@@ -141,14 +144,17 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "more rows of rare options",
             "--option-risk OPTION=SHARE ...": "accept at most this share of wrong answers among "
             "the answers with the option, instead of --risk; repeat for each option",
-            "--max-flips F": "with --orders: ask fewer orders if at most this share of the "
-            "answers changes",
             "--compare FILE": "compare with this calibration, also of another wording, on the "
             "random rows of a file of labels, which the fit then leaves out",
             "--compare-model FILE": "the model of --compare (default: the model of the fit)",
+            f"--certify {'|'.join(TARGETS)}": "with --then: what the next model is asked for as "
+            "rarely as possible (default: agreement, with all models together)",
+            "--at P": "with --then: the lowest share of what is certified (default: 0.95)",
+            "--of OPTION": "with --certify precision or recall: of which answer",
             "--json": "print JSON: the fitted calibration of each question",
         },
     )
+    add_cascade_arguments(parser)
     parser.set_defaults(method="auto", prefer="cheap", confidence=0.9)
     parser.add_argument(
         "--output", metavar="FILE", required=True, help="write to FILE: the calibration"
@@ -168,6 +174,11 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     earlier = _read_compared(arguments, questions)
     risks = _option_risks(arguments.option_risk, questions)
     rows = _read_labelled(arguments, questions, may_miss=True)
+    if arguments.then:
+        return _calibrate_cascade(arguments, rows)
+    for name in ("certify", "at", "of"):
+        if getattr(arguments, name) is not None:
+            raise UsageError(f"--{name} requires --then")
     random_rows: dict[str, Any] = {}  # the examples to compare with, by place
     answers = None
     with _open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
@@ -196,9 +207,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             model,
             questions,
             examples,
-            **given(
-                arguments, "method", "prefer", "risk", "confidence", "each_option", "max_flips"
-            ),
+            **given(arguments, "method", "prefer", "risk", "confidence", "each_option"),
             on_warning=print_warning,
             **settings,
         )
@@ -352,6 +361,36 @@ def _option_risks(
     return risks
 
 
+def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int:
+    for name in ("risk", "suspicious", "compare", "option_risk"):
+        if getattr(arguments, name) is not None:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} cannot be combined with --then")
+    settings = {
+        **read_asking(arguments),
+        "prior": checked_prior(arguments.prior),
+        "examples": read_examples_file(arguments, rows.questions),
+    }
+    del settings["calibration"]
+    fitted: Any = calibrate(
+        read_cascade(arguments, settings),
+        rows.questions,
+        list(rows),
+        target=arguments.certify or "agreement",
+        at=0.95 if arguments.at is None else arguments.at,
+        option=arguments.of,
+        confidence=arguments.confidence,
+        on_skip=rows.leave_out,
+    )
+    fitted.save(arguments.output)
+    if arguments.json:
+        print_json(json.loads(Path(arguments.output).read_text(encoding="utf-8")))
+    else:
+        print(wrap(printable(str(fitted)), terminal_width()))
+    _print_left_out(rows)
+    return 0
+
+
 def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> str:
     rows = [["place", "question", "given", "expected", "probability", "input"]]
     for each in labels[:MAX_SUSPICIOUS]:
@@ -389,7 +428,6 @@ def _facts(fitted: QuestionCalibration) -> dict[str, object]:
         "examples": fitted.n_examples,
         "nll": dict(fitted.nll),
         "cost": fitted.cost,
-        "margin": fitted.margin,
         "rows": fitted.rows and {**vars(fitted.rows), "head": fitted.rows.head is not None},
         "threshold": None if fitted.threshold is None else fitted.threshold.to_dict(),
         "automation": None if fitted.automation is None else fitted.automation.to_dict(),
@@ -481,10 +519,14 @@ def _open_for_rows(
             yield model, settings
     finally:
         progress.erase()
-        if rows.left_out:
-            shown = rows.left_out[:MAX_ROWS_NAMED]
-            lines = [f"eliza-ffi: rows left out: {len(rows.left_out):,}"]
-            lines += [f"  {printable(row)}" for row in shown]
-            if len(rows.left_out) > len(shown):
-                lines.append(f"  and {len(rows.left_out) - len(shown):,} more")
-            print("\n".join(lines), file=sys.stderr)
+        _print_left_out(rows)
+
+
+def _print_left_out(rows: LabelledRows) -> None:
+    if rows.left_out:
+        shown = rows.left_out[:MAX_ROWS_NAMED]
+        lines = [f"eliza-ffi: rows left out: {len(rows.left_out):,}"]
+        lines += [f"  {printable(row)}" for row in shown]
+        if len(rows.left_out) > len(shown):
+            lines.append(f"  and {len(rows.left_out) - len(shown):,} more")
+        print("\n".join(lines), file=sys.stderr)

@@ -38,6 +38,7 @@ from .console import (
     read_question,
     run_interruptibly,
 )
+from .count import add_count_arguments, run_count
 from .decide import add_decide_arguments, run_decide
 from .doctor import ShowVersion, add_doctor_arguments, run_doctor
 from .files import describe_os_error, read_text
@@ -191,6 +192,7 @@ def build_parser() -> argparse.ArgumentParser:
             add_decide_arguments,
             run_decide,
         ),
+        "count": ("estimate the shares of answers in a table", add_count_arguments, run_count),
         "serve": ("serve a model over HTTP", add_serve_arguments, run_serve),
         "mcp": ("give agents tools to choose and decide (MCP)", add_mcp_arguments, run_mcp),
         "tokenize": ("print the tokens of a prompt", _add_tokenize_arguments, run_tokenize),

@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..evidence.auto_prompts import PRIORS
 from ..evidence.calibration import Calibration, scoring_of
+from ..evidence.cascade import Cascade, ModelSource
 from ..evidence.scoring import SCORING_RULES
 from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows
 from ..tables.rows import check_column, other_delimiter
-from .console import UsageError, add_options, given
+from .console import UsageError, add_options, given, open_model
 from .files import check_utf8, read_bytes, read_text
 
 _FOLLOWING = {"predicate": ("name",), "ask": ("option", "name"), "score": ("level", "name")}
@@ -88,9 +90,6 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
 PROMPT_OPTIONS = ("answer_style", "orders", "prompt_order", "prompt_format")
 """Options for prompts, which are also keyword arguments of `decide`."""
 
-THINKING = ("think", "think_below", "think_share")
-"""Options for reasoning, which are also keyword arguments of `decide`."""
-
 
 def add_deciding_arguments(group: argparse._ActionsContainer) -> None:
     add_options(
@@ -102,12 +101,35 @@ def add_deciding_arguments(group: argparse._ActionsContainer) -> None:
             "a --risk",
             "--think N": "let the model first write up to N tokens of reasoning about the input "
             "and the questions (default: 0)",
-            "--think-below P": "think only if an answer without reasoning has a probability below "
-            "P (default: 1)",
-            "--think-share S": "let at most this share of the decisions think (default: 1)",
         },
     )
-    group.set_defaults(min_probability=0.0, think=0, think_below=1.0, think_share=1.0)
+    group.set_defaults(min_probability=0.0, think=0)
+
+
+def add_cascade_arguments(group: argparse._ActionsContainer) -> None:
+    add_options(
+        group,
+        {
+            "--then MODEL ...": "ask this model, too, if the answer may still change; repeat for "
+            "more; with --think, only the last model thinks"
+        },
+    )
+
+
+def read_cascade(
+    arguments: argparse.Namespace, settings: Mapping[str, Any], below: float = 1.0
+) -> Cascade:
+    """Return the models of the command line, which are opened when they are asked."""
+    if arguments.encoder is not None:
+        raise UsageError("--then cannot be combined with --encoder: give it as --model")
+    paths = [arguments.model, *arguments.then]
+    sources = []
+    for place, path in enumerate(paths, 1):
+        own = dict(settings) if place == len(paths) else {**settings, "think": 0}
+        of_model = argparse.Namespace(**{**vars(arguments), "model": path})
+        opener = partial(open_model, of_model, arguments.n_slots)
+        sources.append(ModelSource(opener, own, name=path or "the embedded model"))
+    return Cascade(sources, below=below)
 
 
 def add_example_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,6 @@ from ..tables.label_file import draw_rows
 from .console import UsageError, add_model_arguments, add_options, given, open_model
 from .files import read_text
 from .questions import (
-    THINKING,
     add_asking_arguments,
     add_deciding_arguments,
     add_table_arguments,
@@ -311,7 +310,7 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)  # their names by key
     decide_options = {**read_asking(arguments), "prior": checked_prior(arguments.prior)}
-    decide_options |= given(arguments, *THINKING)
+    decide_options |= given(arguments, "think")
     sets = _sets(arguments, decide_options)
     try:
         return ServeSettings(

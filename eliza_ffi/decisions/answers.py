@@ -316,12 +316,15 @@ class Decision(Mapping[str, A]):
         own probabilities, which are usually overconfident.
     reasoning : str or None
         What the model wrote before it answered; None without ``think=``.
+    stage : int or None
+        How many sources of a :class:`~eliza_ffi.Cascade` were asked; None without a cascade.
     """
 
     answers: tuple[A, ...]
     usage: DecisionUsage
     calibrated: bool = False
     reasoning: str | None = None
+    stage: int | None = None
 
     @lazy_property
     def _by_name(self) -> dict[str, A]:
@@ -348,13 +351,13 @@ class Decision(Mapping[str, A]):
     def to_dict(self) -> dict[str, Any]:
         """Convert the decision to JSON data, with the answers in the format of ``/v1/decisions``.
 
-        The keys are ``answers``, ``calibrated`` and ``usage``, and ``reasoning`` if the model has
-        reasoned.
+        The keys are ``answers``, ``calibrated`` and ``usage``, ``reasoning`` if the model has
+        reasoned, and ``stage`` for a cascade.
         """
         answers: tuple[Any, ...] = self.answers
-        reasoning = {} if self.reasoning is None else {"reasoning": self.reasoning}
+        more = {"reasoning": self.reasoning, "stage": self.stage}
         return {
-            **reasoning,
+            **{name: value for name, value in more.items() if value is not None},
             "answers": list(map(decisions_answer, answers)),
             "calibrated": self.calibrated,
             "usage": {

@@ -60,8 +60,6 @@ T = TypeVar("T")
 N_MASSES = 20
 """How many inputs of a batch show whether the prompt works, by their allowed probability."""
 
-EVERY_ORDER = slice(None)
-
 
 @dataclass(frozen=True)
 class WantedHidden:
@@ -105,8 +103,6 @@ class QuestionPlan:
         Otherwise all options are scored.
     hidden
         The hidden states to read.
-    part
-        Which orders of the options to ask about.
     """
 
     def __init__(
@@ -119,7 +115,6 @@ class QuestionPlan:
         stream: Mapping[str, Any] | None = None,
         may_search: bool = False,
         hidden: WantedHidden | None = None,
-        part: slice = EVERY_ORDER,
     ) -> None:
         self._how, self._full = how, full
         # The prompts of a request replace this one.
@@ -156,7 +151,7 @@ class QuestionPlan:
         may_search = may_search and self._source is None
         self._prompts = []
         for question, is_scored in zip(questions, hidden.is_scored, strict=True):
-            orders = orders_of(question, how.orders)[part] if is_scored else []
+            orders = orders_of(question, how.orders) if is_scored else []
             asked = [ask(question, how.answer_style, order) for order in orders]
             if asked and may_search and _is_searched(question, how):
                 asked = [RenderedQuestion(question, (), ())]

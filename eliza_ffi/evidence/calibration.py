@@ -175,9 +175,6 @@ class QuestionCalibration:
     automation : Automation or None
         The accuracy, and how many answers could be given without a person, on examples that the fit
         did not use (cross-validation, or those for the risk). None without right answers.
-    margin : float or None
-        The decision ends before all orders of the options are asked if the log-probability of the
-        best option exceeds the second-best one by the margin. None if all orders are always asked.
     """
 
     question: Mapping[str, Any]
@@ -195,7 +192,6 @@ class QuestionCalibration:
     sets: ConformalSets | None = None
     familiarity: Familiarity | None = None
     recentred: int | None = None
-    margin: float | None = None
     rows: SelfTraining | None = None
     automation: Automation | None = None
 
@@ -441,11 +437,6 @@ class Calibration:
     def asked(self) -> tuple[AskedQuestion, ...]:
         """The questions that it was fitted for. Labels are a predicate for each label."""
         return tuple(each.asked for each in self.questions)
-
-    @property
-    def stops_early(self) -> bool:
-        """Whether decisions can end before all orders of the options are asked."""
-        return any(each.margin is not None for each in self.questions)
 
     @property
     def needs_inputs(self) -> bool:
@@ -770,7 +761,6 @@ def _question_calibration(content: Mapping[str, Any]) -> QuestionCalibration:
         recentred=_unless_none(
             content.get("recentred"), partial(check_whole, "recentred", least=0)
         ),
-        margin=_unless_none(content["margin"], partial(_float, "margin", least=0)),
         rows=rows,
         automation=_unless_none(content["automation"], Automation.from_dict),
     )

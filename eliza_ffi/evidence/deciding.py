@@ -6,7 +6,6 @@ model. A session keeps the plans of recent calls, so that an equal call only tok
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import time
@@ -45,14 +44,12 @@ from ..session.requests import check_keywords
 from ..session.run import Run
 from ..session.scoring import ScoreResult, ranking_of
 from ..session.task import Task
-from .asking import EVERY_ORDER, QuestionPlan, WantedHidden, is_of_row, orders_of, score_run
+from .asking import QuestionPlan, WantedHidden, is_of_row, score_run
 from .auto_prompts import N_SAMPLE, prompt_settings_runs, sample_of
 from .calibration import Calibration, as_calibration, scoring_of, wording_hash
 from .comparing import check_comparable, has_source, only_compares, warn_of_names
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
 from .scoring import QuestionScores, ScoringRule
-from .stopping import AT_ONCE, has_margin
-from .think_budget import ThinkBudget, certainty
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -79,12 +76,6 @@ class Settings:
     ----------
     think : int
         Maximum number of tokens of the reasoning before the questions; 0 = no reasoning.
-    think_below : float
-        Reason only if an answer has a lower probability than this; 1 = always.
-    think_share : float
-        The largest share of the decisions that may reason.
-    budget : ThinkBudget
-        Counts these decisions.
     fitted : Calibration or None
         The calibration as it was given, before another wording of the questions changed it.
     recentring : Recentring or None
@@ -103,17 +94,9 @@ class Settings:
     think: int = 0
     stream: Mapping[str, Any] = field(default_factory=dict)
     abstain: Literal["risk"] | None = None
-    think_below: float = 1.0
-    think_share: float = 1.0
-    budget: ThinkBudget = field(default_factory=ThinkBudget, compare=False)
     fitted: Calibration | None = None
     recentring: Recentring | None = None
     hidden: WantedHidden | None = None
-
-    def thinks_after(self, decision: Decision) -> bool:
-        """Count a decision without reasoning, and return whether the model should reason."""
-        is_uncertain = self.think_below == 1 or certainty(decision) < self.think_below
-        return self.budget.allows(is_uncertain, self.think_share)
 
     @property
     def is_calibrated(self) -> bool:
@@ -141,8 +124,6 @@ class Settings:
             "min_probability": self.min_probability,
             "abstain": self.abstain,
             "think": self.think,
-            "think_below": self.think_below,
-            "think_share": self.think_share,
         }
 
     @property
@@ -165,8 +146,6 @@ class DecideSettings(PromptArguments, total=False):
     min_probability: float
     abstain: Literal["risk"] | None
     think: int
-    think_below: float
-    think_share: float
     cache: CacheOptions | None
 
 
@@ -256,8 +235,6 @@ def _settings_runs(
                 "questions: pass risk= to calibrate()"
             )
     think = given.get("think", 0)
-    below = check_number("think_below", given.get("think_below", 1.0), 0, 1)
-    share = check_number("think_share", given.get("think_share", 1.0), 0, 1)
     cache = given.get("cache")
     stream = {} if cache is None else {"cache": cache}
     think = check_whole("think", think, 0)
@@ -273,8 +250,6 @@ def _settings_runs(
             raise InvalidArgumentError(
                 "think must be 0 for an encoder or a reranker, which cannot generate text"
             )
-    elif (below, share) != (1.0, 1.0):
-        raise InvalidArgumentError("think_below and think_share need think: the number of tokens")
     recentring = None
     if calibration is not None and calibration is not fitted:
         recentring = yield from _recentring_runs(
@@ -289,9 +264,6 @@ def _settings_runs(
         think=think,
         stream=stream,
         abstain=abstain,
-        think_below=below,
-        think_share=share,
-        budget=ThinkBudget.of(session) if inputs is None else ThinkBudget(),
         fitted=fitted,
         recentring=recentring,
     )
@@ -342,49 +314,39 @@ class DecisionPlan:
         self.questions, self.settings = questions, settings
         self._expanded = [expand(question) for question in questions]
         self.every = [each for expanded in self._expanded for each in expanded]
-        self._stages: dict[int, QuestionPlan] = {}
         if settings.calibration is None:
             for each in self.every:
                 check_comparable(session, each)
         self.compares, self.has_source = only_compares(session), has_source(session)
         if self.has_source:
             warn_of_names(session, self.every)
-        self.stage(session, 0)
+        self.asking = QuestionPlan(
+            session,
+            self.every,
+            settings.how,
+            full=settings.needs_full,
+            stream=settings.stream,
+            may_search=settings.may_search,
+            hidden=(settings.calibration and settings.calibration.wanted_hidden) or settings.hidden,
+        )
 
     @property
     def questions_text(self) -> str:
         return "\n\n".join(ask(each).text for each in self.every)
 
-    def stage(self, session: Session, begin: int) -> QuestionPlan:
-        """Return the plan for the orders from `begin` on: :data:`AT_ONCE` if they may end early."""
-        settings, calibration = self.settings, self.settings.calibration
-        stops_early = calibration is not None and calibration.stops_early
-        if begin not in self._stages:
-            self._stages[begin] = QuestionPlan(
-                session,
-                self.every,
-                settings.how,
-                full=settings.needs_full,
-                stream=settings.stream,
-                may_search=settings.may_search,
-                hidden=(calibration and calibration.wanted_hidden) or settings.hidden,
-                part=slice(begin, begin + AT_ONCE) if stops_early else EVERY_ORDER,
-            )
-        return self._stages[begin]
-
     def batch_runs(self, session: Session) -> Generator[Run[Any], Any, None]:
         """Yield the run that measures the questions before a batch, if there is one."""
-        yield from self.stage(session, 0).prior_runs(session)
+        yield from self.asking.prior_runs(session)
 
     def codes(self, place: int) -> list[str]:
         """Return the options of a question whose names are codes that the model must read."""
-        return [] if self.has_source else self._stages[0].codes(place)
+        return [] if self.has_source else self.asking.codes(place)
 
     def ahead(
         self, session: Session, items: Iterable[T], input_of: Callable[[T], Any]
     ) -> Iterable[T]:
         """Return the same items, and let an encoder read the inputs of several together."""
-        return self.stage(session, 0).ahead(items, input_of)
+        return self.asking.ahead(items, input_of)
 
     def runs(
         self,
@@ -397,7 +359,6 @@ class DecisionPlan:
     ) -> Generator[Run[ScoreResult], ScoreResult, tuple[Decision, list[float | None]]]:
         """Yield the runs of a decision, whose results are sent.
 
-        There is one run, or one for each :data:`AT_ONCE` orders until all questions have enough.
         `at_once` is as for :func:`~eliza_ffi.evidence.asking.score_run`. `on_scores` is called with
         the log-probabilities and the scores of each question. Returns the decision, and the allowed
         probability of each question, which `with_mass` requests.
@@ -407,30 +368,15 @@ class DecisionPlan:
         if recentring is not None:
             calibration = recentring.calibration  # the same for the whole decision
         with_mass = with_mass or self.settings.allowed_probability
-        total: ScoreResult | None = None
-        found: list[Any] = []
-        read: list[Any] = [None] * len(self.every)
-        logs: list[Array | None] = [None] * len(self.every)
-        for begin in itertools.count(0, AT_ONCE):
-            stage = self.stage(session, begin)
-            asking = stage.about(session, given, allowed_probability=with_mass)
-            yield from stage.prior_runs(session)
-            result = yield score_run(session, asking.args, at_once)
-            new = asking.scores(result)
-            found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
-            total = result if total is None else _sum(total, result)
-            for place, scores in enumerate(found):
-                # A question that ended earlier keeps its answer while the others go on.
-                if read[place] is None:
-                    logs[place], is_over = self._read(place, scores, calibration)
-                    read[place] = scores if is_over else None
-            if None not in read:
-                break
-        assert total is not None
+        asking = self.asking.about(session, given, allowed_probability=with_mass)
+        yield from self.asking.prior_runs(session)
+        result = yield score_run(session, asking.args, at_once)
+        read = asking.scores(result)
+        logs = [self._read(place, scores, calibration) for place, scores in enumerate(read)]
         usage = DecisionUsage(
-            input_tokens=total.prompt_tokens,
-            cached_tokens=total.cached_tokens,
-            forward_passes=total.forward_passes,
+            input_tokens=result.prompt_tokens,
+            cached_tokens=result.cached_tokens,
+            forward_passes=result.forward_passes,
             seconds=time.perf_counter() - start,
         )
         if recentring is not None:
@@ -449,17 +395,13 @@ class DecisionPlan:
 
     def _read(
         self, place: int, scores: QuestionScores | Ranking, calibration: Calibration | None
-    ) -> tuple[Array | None, bool]:
-        """Return the log-probabilities of a question's options, and whether they are final."""
+    ) -> Array | None:
+        """Return the log-probabilities of a question's options; None if they were searched."""
         if isinstance(scores, Ranking):
-            return None, True
+            return None
         if calibration is None:
-            return scores.log_probabilities(self.settings.scoring), True
-        fitted = calibration.questions[place]
-        logs = fitted.apply(scores, calibration.scoring)
-        n_orders = len(orders_of(fitted.asked, calibration.orders))
-        is_last = not scores.orders or len(scores.orders) == n_orders
-        return logs, is_last or has_margin(fitted, logs)
+            return scores.log_probabilities(self.settings.scoring)
+        return calibration.questions[place].apply(scores, calibration.scoring)
 
     def _answer(
         self,
@@ -541,16 +483,6 @@ def never_certified_text(names: Sequence[str]) -> str:
     return (
         f"the calibration certified no threshold for {', '.join(map(repr, names))}, so that with "
         'abstain="risk" all of these answers are empty; calibrate with more rows or a higher risk'
-    )
-
-
-def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:
-    """Return a result with the counts of both."""
-    return replace(
-        a,
-        prompt_tokens=a.prompt_tokens + b.prompt_tokens,
-        cached_tokens=a.cached_tokens + b.cached_tokens,
-        forward_passes=-1 if b.forward_passes < 0 else a.forward_passes + b.forward_passes,
     )
 
 

@@ -89,19 +89,15 @@ def _runs(
     doubts: Doubts | None = None,
     on_scores: OnScores | None = None,
 ) -> Generator[Run[Any], Any, Decision]:
-    settings = plan.settings
     with_mass = doubts is not None and doubts.wants_mass()
-    reasoning = reasoning_run(session, given, plan) if settings.think else None
-    thinks_sometimes = (settings.think_below, settings.think_share) != (1.0, 1.0)
-    if reasoning is None or thinks_sometimes:
-        decision, masses = yield from plan.runs(
-            session, given, at_once, with_mass=with_mass, on_scores=on_scores
-        )
-    if reasoning and (not thinks_sometimes or settings.thinks_after(decision)):
-        text = (yield reasoning).text
-        reasoned = with_reasoning(given, text)
-        decision, masses = yield from plan.runs(session, reasoned, at_once, with_mass=with_mass)
-        decision = replace(decision, reasoning=text)
+    text = None
+    if plan.settings.think:
+        text = (yield reasoning_run(session, given, plan)).text
+        given = with_reasoning(given, text)
+    decision, masses = yield from plan.runs(
+        session, given, at_once, with_mass=with_mass, on_scores=on_scores
+    )
+    decision = replace(decision, reasoning=text)
     if doubts is not None:
         doubts.add(decision, masses)
     return decision
@@ -118,7 +114,7 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
 
 def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Reasoning]:
     """Return the run that lets the model reason about an input and its questions."""
-    plan.stage(session, 0).about(session, given)  # checks the input before the model reasons
+    plan.asking.about(session, given)  # checks the input before the model reasons
     text = f"{input_text(given).strip()}\n\n{plan.questions_text}"
     messages: Messages = [{"role": "user", "content": text}]
     try:

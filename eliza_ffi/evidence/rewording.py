@@ -57,7 +57,7 @@ def _asked(fitted: QuestionCalibration, question: Mapping[str, Any]) -> Question
     old, new = ({**each, "name": None} for each in (fitted.question, question))
     if old == new or _options(old) != _options(new):
         return fitted
-    nothing: dict[str, Any] = dict.fromkeys(("threshold", "sets", "margin"))
+    nothing: dict[str, Any] = dict.fromkeys(("threshold", "sets"))
     return replace(fitted, question=question, **nothing, recentred=0)
 
 

@@ -104,10 +104,6 @@ class QuestionScores:
     def first(self, n: int) -> QuestionScores:
         return replace(self, orders=self.orders[:n], priors=self.priors[:n])
 
-    def __add__(self, more: QuestionScores) -> QuestionScores:
-        orders, priors = self.orders + more.orders, self.priors + more.priors
-        return replace(self, orders=orders, priors=priors)
-
     def sources(self, scoring: ScoringRule) -> list[Array]:
         """Return the log-probabilities of each source: an encoder first, then the options' scores.
 

@@ -49,6 +49,7 @@ from ..evidence.calibration import (
     SuspiciousLabel,
     wording_hash,
 )
+from ..evidence.cascade import Cascade, Target
 from ..evidence.certificates import (
     Automation,
     CertifiedThreshold,
@@ -66,10 +67,10 @@ from ..evidence.comparing import (
 from ..evidence.features import Feature, embedding_of
 from ..evidence.scoring import QuestionScores, ScoringRule, check_scoring, with_unseen
 from ..evidence.self_training import MIN_ROWS, SelfTraining
-from ..evidence.stopping import applied
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
 from ..terminal import counted
+from .cascades import calibrate_cascade
 from .examples import KeptScores, OnSkip, Progress, ask_examples, is_made
 from .familiarity import TEXTS, fit_familiarity
 from .heads import (
@@ -83,7 +84,6 @@ from .heads import (
     is_close,
 )
 from .self_training import MAX_ROWS, feature_of_rows, learn_from_rows
-from .stopping import stop_margin
 from .temperature import fit_temperature
 from .thresholds import (
     automation,
@@ -132,13 +132,15 @@ def calibrate(
     each_option: bool = False,
     option_risks: Mapping[Any, float] | None = None,
     random: Iterable[int] | None = None,
-    max_flips: float | None = None,
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
     on_warning: Callable[[str], Any] | None = None,
     examples: Any = None,
     cache: CacheOptions | None = None,
     kept: KeptScores | None = None,
+    target: Target | None = None,
+    at: float = 0.95,
+    option: Any = None,
     **prompts: Unpack[PromptArguments],
 ) -> Calibration:
     """Fit a calibration to labelled examples, to inputs without right answers, or to both.
@@ -147,7 +149,9 @@ def calibrate(
     ----------
     model
         An open model. If it is an encoder, which cannot generate text, a head is fitted to the mean
-        of its token embeddings.
+        of its token embeddings. Or a :class:`~eliza_ffi.Cascade`, which takes only `inputs`,
+        `confidence`, `progress`, `on_skip`, `target`, `at` and `option`, and gets a
+        :class:`~eliza_ffi.evidence.CascadeCalibration`.
     questions
         In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
     rows
@@ -182,7 +186,7 @@ def calibrate(
         repeated inputs as frequent as in the examples, and also for new texts alone. Above 0 and
         below 1.
     confidence
-        The lowest probability, over draws of the examples, that `risk` and `max_flips` are kept.
+        The lowest probability, over draws of the examples, that `risk` is kept.
     each_option
         Keep `risk` for the inputs of each right option, and not only on average: a rare option can
         have many wrong answers without changing the average. This needs more examples: half of
@@ -196,11 +200,6 @@ def calibrate(
         are not. These rows take the place of the random half. The rows must be in the order in
         which they were labelled: those after the last of the preset numbers of random rows are not
         used, so that you may stop labelling at any time; see :mod:`.thresholds`.
-    max_flips
-        If given, decisions may end before all `orders` are asked, and at most this share of the
-        answers differs from the answers in all orders; see :mod:`.stopping`.
-        For 0.01, this needs about 230 examples, twice as many with `risk`. They need no right
-        answers with the method ``"batch"``. Above 0 and below 1.
     progress
         Called with the number of finished inputs and the number of all inputs.
     on_skip
@@ -216,6 +215,10 @@ def calibrate(
     kept
         Scores of earlier calls for this model. Their inputs are not read again. The calibration of
         `kept` has the settings of the prompts.
+    target, at, option
+        Of a cascade: ask the next source only so rarely that, with the probability `confidence`,
+        the ``"agreement"`` with all sources together, the ``"accuracy"``, or the ``"precision"`` or
+        ``"recall"`` of `option` is at least `at`; see :mod:`.cascades`.
     **prompts
         `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
@@ -228,6 +231,13 @@ def calibrate(
         method that is fitted on them, or if an input cannot be used or does not fit into the
         context. The message names the example.
     """
+    if isinstance(model, Cascade):
+        of_cascade: Any = {"target": target or "agreement", "at": at, "option": option}
+        of_cascade |= {"progress": progress, "on_skip": on_skip, "confidence": confidence}
+        found: Any = calibrate_cascade(model, questions, rows, inputs=inputs, **of_cascade)
+        return found  # type: ignore[no-any-return]
+    if target is not None:
+        raise InvalidArgumentError("target needs a Cascade; for one model, pass risk")
     check_model(model)
     check_scoring(scoring)
     check_one_of("method", method, (*METHODS, "auto"))
@@ -247,7 +257,6 @@ def calibrate(
     sampled = None if random is None else check_several("random", random, "a list of indices")
     if sampled is not None and risk is None:
         raise InvalidArgumentError("random needs risk: the share of wrong answers to accept")
-    max_flips = None if max_flips is None else inner_fraction("max_flips", max_flips)
     check_keywords("calibrate", prompts, PromptArguments.__annotations__.keys())
     how = settings_of_prompts(
         model.session,
@@ -341,11 +350,7 @@ def calibrate(
             part, known, best = _fit_with_rows(question_to(question), scored, used, tried, learned)
         rows_of_fit = np.flatnonzero(asked_about[:, i])[part].tolist()
         suspicious += _suspicious(name, question, known, best.method, rows_of_fit, labelled.inputs)
-        if max_flips is not None and best.head is None:
-            seen_by = known.with_features(best.features).scores
-            margin = stop_margin(best, seen_by, scoring, max_flips, confidence)
-            best = replace(best, margin=margin)
-        if risk is not None:  # after the margin, which changes the probabilities
+        if risk is not None:
             certifying.append(_held_out(best, scored, used, held_out))
             frequencies = _frequencies(targets[used], n_options) if each_option else None
             best = _certified(
@@ -861,7 +866,7 @@ def _held_out(
 ) -> _HeldOut:
     rows, seen = scored.at(held_out), scored.groups[used]
     rows = rows.with_features(fitted.features)
-    p = np.exp([applied(fitted, each, scored.scoring) for each in rows.scores])
+    p = np.exp([fitted.apply(each, scored.scoring) for each in rows.scores])
     _, first = np.unique(rows.groups, return_index=True)
     is_new = np.full(len(held_out), False)
     is_new[first] = ~np.isin(rows.groups[first], seen)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_callback, check_path, check_whole
+from ..decisions.answers import single_answers
 from ..decisions.examples import UNTOLD, named_questions, option_names, read_examples
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.layout import PromptFormat, PromptOrder
@@ -26,11 +27,11 @@ from ..errors import InvalidArgumentError
 from ..evidence.asking import check_model
 from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..evidence.calibration import Calibration, QuestionCalibration, as_calibration, scoring_of
+from ..evidence.cascade import Cascade
 from ..evidence.comparing import check_comparable, only_compares
 from ..evidence.doubts import MIN_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
 from ..evidence.rewording import N_INPUTS, in_other_words, recentred
 from ..evidence.scoring import QuestionScores, ScoringRule
-from ..evidence.stopping import applied
 from ..session.requests import check_keywords
 from ..terminal import counted, printable, text_table, wrap
 from . import metrics
@@ -157,7 +158,10 @@ def evaluate(
     examples: Any = None,
     **prompts: Unpack[PromptArguments],
 ) -> DecisionReport:
-    """Evaluate the decisions of a model on labelled examples.
+    """Evaluate the decisions of a model or a cascade on labelled examples.
+
+    The report of a :class:`~eliza_ffi.Cascade` is a :class:`.report.CascadeReport`. It takes only
+    `calibration`, `bins` and `progress`.
 
     Parameters
     ----------
@@ -186,6 +190,10 @@ def evaluate(
         one of the questions, or if an input cannot be used or does not fit into the context. The
         message names the example.
     """
+    if isinstance(model, Cascade):
+        more: Any = {"calibration": calibration, "bins": bins, "progress": progress}
+        found: Any = _evaluate_cascade(model, questions, rows, **more)
+        return found  # type: ignore[no-any-return]
     check_model(model)
     check_callback("progress", progress)
     check_callback("on_skip", on_skip)
@@ -239,9 +247,7 @@ def evaluate(
         asked_for = [each.first(how.orders) for each in scores[i]]
         log_p = np.array(
             [
-                each.log_probabilities(scoring)
-                if fitted is None
-                else applied(fitted, each, scoring)
+                each.log_probabilities(scoring) if fitted is None else fitted.apply(each, scoring)
                 for each in asked_for
             ]
         )
@@ -261,6 +267,51 @@ def evaluate(
         questions=tuple(reports),
         overall=_overall(reports, bins),
     )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CascadeReport:
+    """Report the quality of a cascade's decisions.
+
+    Attributes
+    ----------
+    questions : tuple of QuestionReport
+        One for each question with a single answer.
+    rows : dict of str to int
+        How many rows ended at each source, and how many of all rows are for ``"review"``.
+    """
+
+    questions: tuple[QuestionReport, ...]
+    rows: dict[str, int]
+
+    def text(self, width: int | None = None) -> str:
+        """Return tables for a terminal; `width` is the number of columns."""
+        metrics = text_table([_HEAD, *map(_metrics_row, self.questions)], left=2, width=width)
+        ended = [[name, f"{n:,}"] for name, n in self.rows.items()]
+        return f"{metrics}\n\n{text_table([['ended at', 'rows'], *ended], left=1, width=width)}"
+
+
+def _evaluate_cascade(
+    cascade: Cascade, questions: Any, rows: Any, *, bins: int = 10, **settings: Any
+) -> CascadeReport:
+    """Evaluate the decisions of a cascade on labelled examples."""
+    asked = as_questions(questions)
+    examples = read_examples(asked, rows)
+    decided = cascade.decide_many(list(examples.inputs), asked, **settings)
+    reports = []
+    for i, (name, question) in enumerate(named_questions(asked)):
+        told = np.flatnonzero(examples.targets[:, i] != UNTOLD)
+        if not len(told):
+            raise InvalidArgumentError(f"no example answers {name!r}")
+        singles = [[each for _, each in single_answers(decided[row])][i] for row in told.tolist()]
+        p = np.array([each.distribution for each in singles])
+        log_p = np.log(np.maximum(p, np.finfo(float).tiny))
+        targets = examples.targets[told, i]
+        reports.append(_question_report(name, question, log_p, targets, None, bins, ()))
+    stages = [each.stage for each in decided]
+    counts = {each.name: stages.count(n) for n, each in enumerate(cascade.sources, 1)}
+    review = sum(any(answer.abstained for answer in each.values()) for each in decided)
+    return CascadeReport(questions=tuple(reports), rows=counts | {"review": review})
 
 
 def _check_answered(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[np.bool_]) -> None:

@@ -45,9 +45,8 @@ class QuestionSet:
 
     def calibrated(self, calibration: Calibration) -> QuestionSet:
         """Return the set with a calibration, which was fitted without reasoning."""
-        fitted = {"calibration": calibration, "prior": None}
-        without = {"think": 0, "think_below": 1.0, "think_share": 1.0}
-        return replace(self, decide_options={**self.decide_options, **fitted, **without})
+        fitted = {"calibration": calibration, "prior": None, "think": 0}
+        return replace(self, decide_options={**self.decide_options, **fitted})
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,15 @@ from ..evidence.calibration import Calibration
 from ..evidence.deciding import can_abstain
 from .rows import TableRow, json_value
 
-ROW, REASONING, REVIEW, ERROR = "row", "reasoning", "review", "error"
+ROW, REASONING, REVIEW, STAGE, ERROR = "row", "reasoning", "review", "stage", "error"
 
 
 class OutputColumns:
     """The columns of an output.
 
     They are ``row``, the kept columns of the input, for each question ``NAME`` and ``NAME_...``,
-    ``reasoning`` and ``review`` if the settings request them, and ``error``. docs/guides/tables.md
-    describes each.
+    ``reasoning``, ``review`` and ``stage`` if the settings request them, and ``error``.
+    docs/guides/tables.md describes each.
 
     Parameters
     ----------
@@ -104,6 +104,8 @@ class OutputColumns:
             added.append((REASONING, "text"))
         if can_abstain(settings):
             added.append((REVIEW, "bool"))
+        if settings.get("stage"):
+            added.append((STAGE, "int"))
         added.append((ERROR, "text"))
         self.types: dict[str, str] = {}
         for name, kind in added:
@@ -140,6 +142,8 @@ class OutputColumns:
             cells[REASONING] = decision.reasoning
         if REVIEW in self.types:
             cells[REVIEW] = any(answer.abstained for answer in decision.values())
+        if STAGE in self.types:
+            cells[STAGE] = decision.stage
         return cells
 
     def answer_cells(self, name: str, answer: Answer) -> dict[str, Any]:
@@ -156,9 +160,11 @@ class AnswerCounts:
 
     Attributes
     ----------
-    rows, errors, review, reasoned : int
+    rows, errors, review : int
     first_error : str or None
         The error of the first row that has one.
+    stages : Counter
+        For a cascade, how many rows ended at each source, 1 for the first.
     answers : dict of str to Counter
         For each question, the number of rows with each answer: true or false, the choice, the most
         probable level of a score, or a label that fits.
@@ -169,8 +175,9 @@ class AnswerCounts:
 
     def __init__(self, columns: OutputColumns, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self._columns = columns
-        self.rows = self.errors = self.review = self.reasoned = 0
+        self.rows = self.errors = self.review = 0
         self.first_error: str | None = None
+        self.stages: Counter[int] = Counter()
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in columns.questions}
         self.unanswered: Counter[str] = Counter()
         for cells in rows:
@@ -184,8 +191,8 @@ class AnswerCounts:
             return
         if REVIEW in self._columns.types:
             self.review += bool(cells[REVIEW])
-        if REASONING in self._columns.types:
-            self.reasoned += cells[REASONING] is not None
+        if STAGE in self._columns.types:
+            self.stages[cells[STAGE]] += 1
         for name, question in self._columns.questions.items():
             answer = cells[name]
             # If the model abstained, the answer is empty, but the label column contains a level.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from ..session.batches import Running, run_in_order
 from ..session.task import Task
 from .learning import kept_of
 from .rows import InputTable, TableRow, is_unicode, json_value
+from .store import JobStore
 
 LOOK_AHEAD = 8
 """The maximum number of rows that have begun but are not yet written, as a multiple of the number
@@ -64,6 +65,8 @@ class Decider:
         The model's fingerprint, and everything else that affects the answers, as JSON.
     learns : tuple of int
         The places of the single questions that learn from the rows.
+    n_stages : int
+        How many times rows are read: once for each source of a cascade.
     """
 
     column: str
@@ -71,13 +74,22 @@ class Decider:
     settings: Mapping[str, Any]
     described: dict[str, Any]
     learns: tuple[int, ...] = ()
+    n_stages = 1
 
-    def begin(
-        self, table: InputTable, prior: str | None, n_rows: int, n_reasoned: int
-    ) -> str | None:
-        """Prepare for the rows after the first `n_rows`, of which `n_reasoned` have reasoning.
+    def opened(
+        self, stage: int, store: JobStore, kept: Mapping[int, str | None]
+    ) -> AbstractContextManager[None]:
+        """Open the source of a stage; `kept` has what is kept of the rows that it decides."""
+        return nullcontext()
 
-        Returns the prior of the inputs, if there is one. `prior` is that of an earlier run.
+    def stage_of(self, kept: str | None) -> int:
+        """Return the stage that a row has reached."""
+        return 0
+
+    def begin(self, table: InputTable, prior: str | None) -> str | None:
+        """Prepare for the rows, and return the prior of the inputs, if there is one.
+
+        `prior` is that of an earlier run.
         """
         return None
 
@@ -130,14 +142,11 @@ class RowDecider(Decider):
             "learn": list(self.learns),
         }
         Task(model.session, self._plan.batch_runs(model.session)).run()
-        test = replace(own, think=min(own.think, 1), think_below=1, think_share=1, recentring=None)
-        test = replace(test, hidden=None)
+        test = replace(own, think=min(own.think, 1), recentring=None, hidden=None)
         plan = DecisionPlan(model.session, questions, test)
         decision_task(model.session, TEST_INPUT, plan).run()  # without counting it
 
-    def begin(
-        self, table: InputTable, prior: str | None, n_rows: int, n_reasoned: int
-    ) -> str | None:
+    def begin(self, table: InputTable, prior: str | None) -> str | None:
         if self._needs_prior:
             if prior is None:
                 inputs = inputs_of(table, self.column, N_INPUTS)
@@ -147,7 +156,6 @@ class RowDecider(Decider):
             own = ("allowed_probability", "min_probability", "abstain", "think", "cache")
             kept = {name: self.settings[name] for name in own if name in self.settings}
             self._use({"calibration": self.prior, **kept})
-        self._plan.settings.budget.add(n_rows, n_reasoned)
         return None if self.prior is None else self.prior.to_text()
 
     def decide_rows(self, rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ from ..decisions.questions import with_top
 from ..decisions.wire import as_questions, question_to
 from ..errors import ElizaError, InvalidArgumentError
 from ..evidence.auto_prompts import N_SAMPLE
+from ..evidence.cascade import Cascade, as_cascade_calibration
 from ..evidence.deciding import DecideSettings
 from ..evidence.doubts import reasons_to_doubt
 from ..evidence.self_training import MIN_ROWS
 from ..session.requests import check_keywords
+from .cascade import CascadeDecider
 from .columns import AnswerCounts, OutputColumns
 from .decider import Decider, RowDecider, input_of, inputs_of
 from .file_formats import format_of, open_table, write_output
@@ -134,12 +136,13 @@ def run(
     job = _Job(table, decider, output, keep, top)
     description = {"input": content_hash(table.path), **job.description}
     with JobStore(job.output, description, overwrite=overwrite) as store:
-        counts = AnswerCounts(job.columns, store)
         known = store.facts.get("prior")
-        prior = decider.begin(table, known, counts.rows, counts.reasoned)
+        prior = decider.begin(table, known)
         if prior is not None and known is None:
             store.note(prior=prior)
         n_new, is_whole = job.decide(store, limit, retry_errors, progress)
+        for stage in range(1, decider.n_stages):
+            n_new = max(n_new, job.decide(store, limit, retry_errors, progress, stage)[0])
         rows: Iterable[dict[str, Any]] = store
         learned = {}
         if decider.learns:
@@ -180,7 +183,8 @@ def decide_table(
     Parameters
     ----------
     model
-        An open :class:`~eliza_ffi.Model`.
+        An open :class:`~eliza_ffi.Model`, or a :class:`~eliza_ffi.Cascade`: each source reads all
+        of its rows before the next one begins.
     table
         A ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file.
     column
@@ -204,7 +208,18 @@ def decide_table(
     check_column(opened, column)
     sample = inputs_of(opened, column, N_SAMPLE)
     asked = with_top(as_questions(questions), top)
-    decider = RowDecider(model, column, asked, settings, sample, learn)
+    decider: Decider
+    if isinstance(model, Cascade):
+        if learn or settings.keys() - {"calibration", "min_probability"}:
+            raise InvalidArgumentError(
+                "a cascade takes only calibration and min_probability: give other settings to its "
+                "sources"
+            )
+        fitted = as_cascade_calibration(settings.get("calibration"))
+        least = settings.get("min_probability", 0.0)
+        decider = CascadeDecider(model, column, asked, sample, fitted, least)
+    else:
+        decider = RowDecider(model, column, asked, settings, sample, learn)
     return run(
         opened,
         decider,
@@ -276,21 +291,46 @@ class _Job:
         self._copies_kept = self._format == format_of(table.path) == "parquet"
 
     def decide(
-        self, store: JobStore, limit: int | None, retry_errors: bool, progress: Progress | None
+        self,
+        store: JobStore,
+        limit: int | None,
+        retry_errors: bool,
+        progress: Progress | None,
+        stage: int = 0,
     ) -> tuple[int, bool]:
-        """Decide the rows that have no answers; return their number, and whether none is left."""
+        """Decide the rows that have no answers; return their number, and whether none is left.
+
+        The first stage decides all rows, later ones those that are kept for them.
+        """
         n_before, end = store.n_rows, store.end
         last = n_before if limit is None else limit
-        again = {number for number in store.failed if retry_errors and number <= last}
+        failed = {number for number in store.failed if retry_errors and number <= last}
+        again: dict[int, str | None] = dict.fromkeys(failed)
+        if self._decider.n_stages > 1:
+            again = {
+                number: kept
+                for number, kept in enumerate(islice(store.kept(), last), 1)
+                if (number in failed or (kept is not None and number not in store.failed))
+                and self._decider.stage_of(kept) == stage
+            }
+        if stage and not again:
+            return 0, True
         n_left = None if limit is None else len(again) + max(limit - n_before, 0)
+        if stage:
+            n_left = len(again)
         wanted = {self._decider.column}
         if not self._copies_kept:
             wanted.update(self.columns.kept.values())
         n_new, done_before = 0, 0.0
         with closing(self.table.rows(min(again, default=n_before + 1) - 1, wanted)) as every:
             rows = (row for row in every if row.number > n_before or row.number in again)
-            with closing(self._decider.decide_rows(islice(rows, n_left))) as decided_rows:
-                for n_new, decided in enumerate(decided_rows, 1):
+            wanted_rows = islice(rows, n_left)
+            first = list(islice(wanted_rows, 1))  # without one, no model need be opened
+            with (
+                self._decider.opened(stage, store, again) if first else nullcontext(),
+                closing(self._decider.decide_rows(chain(first, wanted_rows))) as decided_rows,
+            ):
+                for n_new, decided in enumerate(decided_rows if first else (), 1):
                     row = decided.row
                     cells = self.columns.cells(row, decided.decision, decided.error)
                     store.append(cells, decided.kept)

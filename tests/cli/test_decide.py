@@ -257,7 +257,6 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: F
     given = ["--input", "x", "--min-probability", "0.4", "--think", "5"]
     eliza("decide", *AS_OPTIONS, *options, *given)
     not_given = dict.fromkeys(("prompt_order", "calibration", "examples", "abstain"))
-    not_given |= {"think_below": 1.0, "think_share": 1.0}
     prompts = {"answer_style": "letters", "orders": 3, "prompt_format": "plain", "prior": "none"}
     scores = {"scoring": "full", "allowed_probability": True, "min_probability": 0.4, "think": 5}
     assert model.asked == [("x", {**not_given, **prompts, **scores})]
@@ -450,17 +449,6 @@ def test_think_adds_the_reasoning_to_answers_and_tables(
     eliza(*table, *asked)
     assert all(row["reasoning"] for row in rows_of(output))
     assert "started with different settings: think" in eliza(*table, *asked[:-1], "9", code=1).err
-
-
-def test_the_share_that_thinks_is_one_of_all_rows_of_a_resumed_table(
-    eliza: Run, tmp_path: Path, library: object
-) -> None:
-    output = tmp_path / "out.jsonl"
-    table = ["decide", write_table(tmp_path, 8), "--column", "body", "--output", str(output)]
-    asked = ["--predicate", "It is urgent.", "--think", "8", "--think-share", "0.2"]
-    for limit, n_thought in (["--limit", "4"], 0), ([], 1):
-        eliza(*table, *asked, *limit)
-        assert sum(row["reasoning"] is not None for row in rows_of(output)) == n_thought
 
 
 def test_learn_prints_what_the_rows_changed(eliza: Run, tmp_path: Path, library: object) -> None:

@@ -69,6 +69,10 @@ class Anything:
 def anything(*_: Any, **__: Any) -> None: ...
 
 
+def nobody(inputs: list[Any], questions: Any) -> list[None]:
+    return [None] * len(inputs)
+
+
 WRONG: dict[str, Callable[[], Any]] = {
     "None": lambda: None,
     "a flag": lambda: True,
@@ -130,6 +134,7 @@ LEFT_OUT = {
         *("decisions.Decision", "learning.DecisionReport", "decisions.DecisionUsage"),
         *("decisions.MultiLabelAnswer", "decisions.PredicateAnswer"),
         *("evidence.QuestionCalibration", "learning.QuestionReport"),
+        "evidence.CascadeCalibration",
         *("decisions.ScoreAnswer", "decisions.ShownOption"),
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
@@ -281,6 +286,8 @@ def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str
     return {
         "ActionSkeleton.accepts": {"value": {}},
         **{name: {"path": None} for name in ("AsyncModel", "AsyncModel.open", "Model")},
+        "Cascade": {"sources": [nobody]},
+        "CascadeCalibration.load": {"path": "cascade.json"},
         "Calibration.check": {"model_fingerprint": calibration.model, **of_examples},
         "Calibration.from_text": {"text": calibration.to_text()},
         "Calibration.load": {"path": "calibration.json"},
@@ -343,7 +350,11 @@ def owners_of_methods(model: Model) -> dict[type, Any]:
     model.save_prompt_cache("saved", PROMPT)
     classifier = Classifier(model, ["GO", "STAY"]).fit(["a"], ["GO"])
     classifier.save("classifier.json")
+    cascade = evidence.Cascade([nobody])
+    of_cascade = learning.calibrate(cascade, [QUESTION], inputs=list(map(str, range(60))), at=0.5)
+    of_cascade.save("cascade.json")
     owners = (
+        *(cascade, of_cascade),
         *(model, AsyncModel.of(model), classifier, runner_of(model), binding, binding.library),
         *(model.call_tool(CONVERSATION, TOOLS, "required"), label_set, payload),
         choices.PreparedLabels(label_set, model.session.choices),

@@ -1,0 +1,482 @@
+r"""Cascades: ask a cheap source first, and the next one only if the answer may still change.
+
+After s sources, the log-probabilities of a question's options are
+
+.. math:: \log p_k \propto b_{sk} + \sum_{j \le s} w_{sj} z_{jk}
+
+z are the log-probabilities of a source, w its weight, and b a constant for each option. A question
+ends at the first source after which the most probable option reaches a threshold.
+:mod:`eliza_ffi.learning.cascades` fits w, b and the threshold. Without it, the weights are those of
+:data:`.scoring.DEFAULT_WEIGHTS`. The answers of a Python function are final.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from ..checks import check_file, check_kind, check_number, check_path, check_several, wrong
+from ..decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
+from ..decisions.examples import UNTOLD, named_questions, read_examples
+from ..decisions.fingerprint import fingerprint_once
+from ..decisions.probabilities import Array, log_softmax
+from ..decisions.prompts import check_one_input, option_count
+from ..decisions.questions import Choice, Question, Score
+from ..decisions.wire import as_questions, question_to
+from ..errors import InvalidArgumentError, NotSupportedError
+from ..session.batches import kept_or_raised, run_many
+from ..session.requests import check_prompts
+from ..structured.json_text import json_text, read_json
+from .calibration import replace_file
+from .comparing import only_compares
+from .deciding import DecisionPlan, plan_of
+from .reasoning import decision_task, inputs_at_once
+from .scoring import DEFAULT_WEIGHTS
+
+Said: TypeAlias = "Array | int | None"
+"""What a source says about a question: log-probabilities, the index of the answer, or nothing."""
+
+Target = Literal["agreement", "accuracy", "precision", "recall"]
+
+TARGETS: tuple[Target, ...] = get_args(Target)
+
+FORMAT = "eliza-ffi cascade calibration 1"
+
+PROMPTS = ("answer_style", "orders", "prompt_order", "prompt_format", "prior")
+
+NO_USAGE = DecisionUsage(0, 0, 0, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagesOfQuestion:
+    """Hold what was fitted for one question of a cascade.
+
+    Attributes
+    ----------
+    question : mapping
+        The question as JSON.
+    weights, constants : tuple of tuple of float
+        For each number of models that were asked: the weight of each model, and what is added to
+        the log-probability of each option.
+    threshold : float
+        The question ends if its most probable option has at least this probability.
+    abstains : bool
+        Whether the answer is for review if even the last source does not reach the threshold.
+    n, n_wrong : int
+        How many rows certified the threshold, and how many of them missed the target.
+    early : float
+        The share of these rows that ended before the last source.
+    """
+
+    question: Mapping[str, Any]
+    weights: tuple[tuple[float, ...], ...]
+    constants: tuple[tuple[float, ...], ...]
+    threshold: float
+    abstains: bool
+    n: int
+    n_wrong: int
+    early: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CascadeCalibration:
+    """Hold the thresholds of a cascade, from :func:`~eliza_ffi.learning.calibrate`.
+
+    Attributes
+    ----------
+    sources : tuple of mapping
+        For each source, its fingerprint or name, and the settings of its prompts.
+    questions : tuple of StagesOfQuestion
+        One for each question with a single answer.
+    target, at, option, confidence
+        What was certified: the target, of this option, is at least `at`.
+    """
+
+    sources: tuple[Mapping[str, Any], ...]
+    questions: tuple[StagesOfQuestion, ...]
+    target: Target
+    at: float
+    confidence: float
+    option: str | None = None
+
+    def __str__(self) -> str:
+        of = "" if self.option is None else f" of {self.option!r}"
+        return "\n".join(
+            f"{each.question.get('name') or each.question['instructions']}: the {self.target}{of} "
+            f"is at least {self.at:.1%} with {self.confidence:.0%} confidence if a row ends at a "
+            f"probability of {each.threshold:g}{', or is for review' if each.abstains else ''} "
+            f"({each.n_wrong:,} of {each.n:,} rows missed it). {each.early:.0%} of the rows ended "
+            "before the last source."
+            for each in self.questions
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the calibration to a JSON file, which is replaced atomically."""
+        content = json_text({"format": FORMAT, **asdict(self)})
+        replace_file(Path(check_path("path", path)), content + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CascadeCalibration:
+        """Read a file that :meth:`save` wrote; raise InvalidArgumentError if it is damaged."""
+        check_file(check_path("path", path), "a calibration of a cascade")
+        try:
+            content: Any = read_json(Path(path).read_text(encoding="utf-8"))
+            if content.pop("format") != FORMAT:
+                raise ValueError(f"the field 'format' must be {FORMAT!r}")
+            questions = [
+                StagesOfQuestion(
+                    **{name: _tuples(value) for name, value in each.items() if name != "question"},
+                    question=each["question"],
+                )
+                for each in content["questions"]
+            ]
+            sources = tuple(content["sources"])
+            return cls(**{**content, "sources": sources, "questions": tuple(questions)})
+        except (AttributeError, KeyError, TypeError, ValueError, InvalidArgumentError) as error:
+            raise InvalidArgumentError(
+                f"{path} is not a usable calibration of a cascade: {error}"
+            ) from error
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a source says about each question, for one input."""
+
+    said: tuple[Said, ...]
+    usage: DecisionUsage = NO_USAGE
+    reasoning: str | None = None
+
+
+Opened: TypeAlias = "tuple[Callable[..., list[Any]], dict[str, Any]]"
+"""A function that returns a Reading for each input, and the description of the source."""
+
+
+class ModelSource:
+    """A model with the keyword arguments of its decisions.
+
+    If a `name` is given, `model` is a function that returns a context manager, which opens it.
+    """
+
+    compares: bool | None = None
+    """Whether it is an encoder or a reranker; None before it was open."""
+
+    def __init__(
+        self, model: Any, settings: Mapping[str, Any] | None = None, name: str | None = None
+    ) -> None:
+        self.settings, self.name = dict(settings or {}), name or str(model.path)
+        self._open: Callable[[], AbstractContextManager[Any]] = (
+            partial(nullcontext, model) if name is None else model
+        )
+
+    @contextmanager
+    def opened(
+        self, questions: Sequence[Question], fitted: Mapping[str, Any] | None, sample: Sequence[Any]
+    ) -> Iterator[Opened]:
+        """Open the model for questions; `fitted` is its description in a calibration."""
+        settings = self.settings
+        if fitted is not None and settings.get("calibration") is None:
+            settings = {**settings, **fitted["prompts"]}
+        with self._open() as model:
+            self.compares, own = only_compares(model.session), fingerprint_once(model.session)
+            if fitted is not None and fitted["source"] != own:
+                raise InvalidArgumentError(
+                    f"the calibration of the cascade is for another model than {self.name}: "
+                    f"expected {fitted['source']}, got {own}"
+                )
+            plan = plan_of(model, questions, settings, "decide", sample)
+            prompts = plan.settings.how.described()
+            found = {"source": own, "prompts": {name: prompts[name] for name in PROMPTS}}
+            yield partial(_read, model.session, plan), found
+
+
+def _read(
+    session: Any,
+    plan: DecisionPlan,
+    inputs: Sequence[Any],
+    on_error: Callable[[int, Exception], Any],
+    progress: Callable[[int, int | None], Any] | None = None,
+    max_concurrency: int | None = None,
+) -> list[Any]:
+    logs: dict[int, Sequence[Any]] = {}
+
+    def task(numbered: tuple[int, Any]) -> Any:
+        place, given = numbered
+
+        def keep(found: Sequence[Any], _: Any) -> None:
+            logs[place] = found
+
+        return decision_task(session, given, plan, at_once=max_concurrency, on_scores=keep)
+
+    found = run_many(
+        plan.ahead(session, enumerate(inputs), lambda each: each[1]),
+        task,
+        at_once=inputs_at_once(session, plan.settings.think, max_concurrency),
+        total=len(inputs),
+        progress=progress,
+        on_error=on_error,
+    )
+    return [
+        Reading(tuple(logs[i]), each.usage, each.reasoning) if isinstance(each, Decision) else each
+        for i, each in enumerate(found)
+    ]
+
+
+class FunctionSource:
+    """A function of a list of inputs and the questions, which returns the answers to each input.
+
+    Answers are in the form that :func:`~eliza_ffi.decisions.examples.read_examples` accepts; None =
+    no answer.
+    """
+
+    compares = False
+    settings: Mapping[str, Any] = {}
+
+    def __init__(self, function: Callable[[list[Any], tuple[Question, ...]], Any]) -> None:
+        self._function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    @contextmanager
+    def opened(
+        self, questions: Sequence[Question], fitted: Mapping[str, Any] | None, sample: Sequence[Any]
+    ) -> Iterator[Opened]:
+        yield partial(self._read, questions), {"source": self.name, "prompts": {}}
+
+    def _read(self, questions: Sequence[Question], inputs: Sequence[Any], **_: Any) -> list[Any]:
+        answers = list(self._function(list(inputs), tuple(questions)))
+        try:
+            if len(answers) != len(inputs):
+                raise InvalidArgumentError(f"expected {len(inputs)} answers, got {len(answers)}")
+            answers = [{} if each is None else each for each in answers]
+            rows = read_examples(questions, zip(inputs, answers, strict=True)).targets.tolist()
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"the function {self.name}: {error}") from None
+        return [Reading(tuple(None if each == UNTOLD else each for each in row)) for row in rows]
+
+
+class CascadePlan:
+    """The questions of a cascade, and when their answers are final.
+
+    `readings` has what the sources that were asked have said, for each question.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        sources: Sequence[ModelSource | FunctionSource],
+        calibration: CascadeCalibration | None,
+        below: float,
+        min_probability: float = 0.0,
+    ) -> None:
+        self.questions, self._sources = questions, sources
+        self._every = [part for question in questions for part in expand(question)]
+        if any(isinstance(each, Choice) and each.has_many_options for each in self._every):
+            raise NotSupportedError(
+                "a cascade needs the probabilities of all options: expected at most 255 options"
+            )
+        if calibration is not None:
+            asked = [question_to(question) for _, question in named_questions(questions)]
+            both = (asked, [each.question for each in calibration.questions])
+            ours, fitted = ([{**each, "name": None} for each in one] for one in both)
+            if ours != fitted:
+                raise InvalidArgumentError("the calibration of the cascade is for other questions")
+            if (n := len(calibration.sources)) != len(sources):
+                raise InvalidArgumentError(
+                    f"the calibration is for {n} sources, got {len(sources)}"
+                )
+        self.calibration, self._below = calibration, below
+        self._min_probability = check_number("min_probability", min_probability, 0, 1)
+
+    def fitted(self, stage: int) -> Mapping[str, Any] | None:
+        return None if self.calibration is None else self.calibration.sources[stage]
+
+    def _after(self, place: int, said: Sequence[Said]) -> Array:
+        """Return the log-probabilities of a question's options after some sources."""
+        n_options = option_count(self._every[place])
+        if answers := [each for each in said if isinstance(each, int)]:
+            final = np.full(n_options, -np.inf)
+            final[answers[-1]] = 0.0
+            return final
+        pairs = zip(said, self._sources, strict=False)  # not all sources have been asked
+        read = [(each, bool(of.compares)) for each, of in pairs if isinstance(each, np.ndarray)]
+        if not read:
+            return log_softmax(np.zeros(n_options))
+        logs = np.array([each for each, _ in read])
+        if self.calibration is None:
+            is_score = isinstance(self._every[place], Score)
+            return log_softmax(np.array(default_weights([of for _, of in read], is_score)) @ logs)
+        fitted, n = self.calibration.questions[place], len(read) - 1
+        return log_softmax(np.array(fitted.weights[n]) @ logs + np.array(fitted.constants[n]))
+
+    def _ended(self, place: int, readings: Sequence[Sequence[Said]]) -> tuple[Array, bool]:
+        """Return a question's log-probabilities where it ended, and whether it was sure."""
+        calibration = self.calibration
+        least = self._below if calibration is None else calibration.questions[place].threshold
+        said = [each[place] for each in readings]
+        for n in range(1, len(said) + 1):
+            log_p = self._after(place, said[:n])
+            if np.exp(log_p).max() >= least:
+                return log_p, True
+        return log_p, False
+
+    def is_open(self, readings: Sequence[Sequence[Said]]) -> bool:
+        """Return whether the next source can change the answer to a question."""
+        every = range(len(self._every))
+        return len(readings) < len(self._sources) and not all(
+            self._ended(place, readings)[1] for place in every
+        )
+
+    def decision(
+        self,
+        readings: Sequence[Sequence[Said]],
+        usage: DecisionUsage = NO_USAGE,
+        reasoning: str | None = None,
+    ) -> Decision[Any]:
+        singles = []
+        for place, part in enumerate(self._every):
+            log_p, is_sure = self._ended(place, readings)
+            calibration = self.calibration
+            abstains = calibration is not None and calibration.questions[place].abstains
+            abstained = not is_sure and (abstains or readings[-1][place] is None)
+            p, least = np.exp(log_p).tolist(), self._min_probability
+            singles.append(answer_of(part, p, None, least, abstained=abstained))
+        parts = iter(singles)
+        answers = [collect(each, [next(parts) for _ in expand(each)]) for each in self.questions]
+        is_calibrated = self.calibration is not None
+        return Decision(tuple(answers), usage, is_calibrated, reasoning, stage=len(readings))
+
+
+class Cascade:
+    """Ask cheap sources first, and the next one only if the answer may still change.
+
+    Parameters
+    ----------
+    sources
+        From the cheapest to the dearest. A source is an open :class:`~eliza_ffi.Model`, a pair of
+        a model and keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as
+        ``(model, {"orders": 8})`` or ``(model, {"think": 100})``, or a function
+        ``f(inputs, questions)``. It returns for each input the answer, a mapping from the names of
+        the questions to answers, or None.
+    below
+        Without a calibration, the next source is asked if an answer has a lower probability than
+        this; 1 = ask all sources.
+    """
+
+    def __init__(self, sources: Iterable[Any], *, below: float = 1.0) -> None:
+        listed = check_several("sources", sources, "a list of models and functions")
+        self.sources = tuple(map(_source, listed))
+        if not self.sources:
+            raise wrong("sources", "one or more sources", [])
+        self.below = float(check_number("below", below, 0, 1))
+
+    def __repr__(self) -> str:
+        return f"Cascade({', '.join(each.name for each in self.sources)})"
+
+    def decide(self, input: Any, questions: Any, **settings: Any) -> Decision[Any]:
+        """Answer questions about an input; the settings are those of :meth:`decide_many`."""
+        check_one_input(input)
+        return self.decide_many([input], questions, **settings)[0]
+
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Any,
+        *,
+        calibration: Any = None,
+        min_probability: float = 0.0,
+        return_exceptions: bool = False,
+        **more: Any,
+    ) -> list[Decision[Any]]:
+        """Answer the same questions about many inputs, and return all answers in order.
+
+        A source reads all open inputs before the next one begins. It is asked all questions, but a
+        question that is already sure keeps its answer.
+
+        Parameters
+        ----------
+        inputs, questions, min_probability, return_exceptions
+            As :meth:`Model.decide_many <eliza_ffi.Model.decide_many>`.
+        calibration
+            A :class:`~eliza_ffi.evidence.CascadeCalibration` or the path of its file.
+        **more
+            `max_concurrency`, and `progress` for each source.
+        """
+        asked = as_questions(questions)
+        fitted = as_cascade_calibration(calibration)
+        plan = CascadePlan(asked, self.sources, fitted, self.below, min_probability)
+        listed = list(check_prompts(inputs, "decide", "inputs"))
+        on_error = kept_or_raised(return_exceptions, "inputs")
+        found: list[Any] = [[] for _ in listed]
+        for stage, source in enumerate(self.sources):
+            places = [
+                i
+                for i, each in enumerate(found)
+                if isinstance(each, list) and (not each or plan.is_open([a.said for a in each]))
+            ]
+            given = [listed[i] for i in places]
+
+            def failed(i: int, error: Exception, places: Sequence[int] = places) -> Any:
+                return on_error(places[i], error)
+
+            if not places:
+                break
+            with source.opened(asked, plan.fitted(stage), given) as (read, _):
+                for i, one in zip(places, read(given, on_error=failed, **more), strict=True):
+                    found[i] = [*found[i], one] if isinstance(one, Reading) else one
+        return [_decision(plan, each) if isinstance(each, list) else each for each in found]
+
+
+def _decision(plan: CascadePlan, readings: Sequence[Reading]) -> Decision[Any]:
+    usage = reduce(_sum, (each.usage for each in readings))
+    return plan.decision([each.said for each in readings], usage, readings[-1].reasoning)
+
+
+def default_weights(compares: Sequence[bool], is_score: bool) -> tuple[float, ...]:
+    """Return the weights of sources without labels; `compares` says which are encoders.
+
+    Beside a decoder, an encoder says nothing about the levels of a score.
+    """
+    if len(compares) == 1:
+        return (1.0,)
+    of_encoder = 0.0 if is_score and not all(compares) else DEFAULT_WEIGHTS[0]
+    return tuple(of_encoder if each else DEFAULT_WEIGHTS[1] for each in compares)
+
+
+def as_cascade_calibration(calibration: Any) -> CascadeCalibration | None:
+    """Return a calibration, which is read from a file if a path is given."""
+    if calibration is None or isinstance(calibration, CascadeCalibration):
+        return calibration
+    expected = "a CascadeCalibration, the path of its file or None"
+    check_kind("calibration", calibration, (str, os.PathLike), expected)
+    return CascadeCalibration.load(calibration)
+
+
+def _source(given: Any) -> ModelSource | FunctionSource:
+    if isinstance(given, ModelSource | FunctionSource):
+        return given
+    model, settings = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    if hasattr(model, "session"):
+        return ModelSource(model, settings)
+    if callable(given):
+        return FunctionSource(given)
+    raise wrong("each of sources", "a model, a pair of a model and settings, or a function", given)
+
+
+def _sum(a: DecisionUsage, b: DecisionUsage) -> DecisionUsage:
+    n_passes = (a.forward_passes, b.forward_passes)
+    return DecisionUsage(
+        a.input_tokens + b.input_tokens,
+        a.cached_tokens + b.cached_tokens,
+        -1 if min(n_passes) < 0 else sum(n_passes),
+        a.seconds + b.seconds,
+    )

@@ -1,0 +1,216 @@
+"""Thresholds of cascades: the targets that they certify, with sources whose error is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eliza_ffi.decisions import Choice
+from eliza_ffi.decisions.probabilities import log_softmax
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.evidence import Cascade, CascadeCalibration
+from eliza_ffi.evidence.cascade import CascadePlan, Reading
+from eliza_ffi.learning import calibrate, evaluate
+from eliza_ffi.learning.cascades import Goal, Stages, Walk
+
+KIND = Choice("What is it about?", ["animal", "tool", "food"], "kind")
+SHARES = np.array([0.6, 0.3, 0.1])
+N_SPLITS = 200
+
+
+class Population:
+    """Rows with their right options, and the log-probabilities of a cheap and a dear source."""
+
+    def __init__(self, rng: np.random.Generator, n: int, n_copies: int = 1) -> None:
+        self.targets = np.repeat(rng.choice(3, size=n, p=SHARES), n_copies)
+        self.groups = np.repeat(np.arange(n), n_copies)
+        right = 3.0 * np.eye(3)[self.targets[::n_copies]]
+        noise = rng.normal(size=(2, n, 3)) * np.array([1.8, 1.0])[:, None, None]
+        # The cheap source is too sure of itself.
+        logs = log_softmax(np.array([1.6, 1.0])[:, None, None] * (right + noise))
+        self.logs = np.repeat(logs, n_copies, axis=1)
+
+    def stages(self, rows: Any) -> Stages:
+        read = [[Reading((each,)) for each in s[rows]] for s in self.logs]
+        return Stages(KIND, read, 0, self.targets[rows], self.groups[rows], [False, False])
+
+
+def kept(walked: Walk, threshold: float, abstains: bool, at: float) -> bool:
+    """Return whether a target is kept in a population."""
+    counted, misses, _ = walked.counts(threshold, abstains)
+    return bool(misses.sum() <= (1 - at) * counted.sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_copies", [1, 4])
+@pytest.mark.parametrize(
+    ("target", "at", "option"),
+    [
+        ("agreement", 0.95, None),
+        ("accuracy", 0.9, None),
+        ("accuracy", 0.97, None),  # with rows for review
+        ("precision", 0.75, 2),
+        ("recall", 0.8, 2),
+    ],
+)
+def test_a_certified_target_fails_in_at_most_a_tenth_of_the_splits(
+    target: Any, at: float, option: int | None, n_copies: int
+) -> None:
+    rng = np.random.default_rng(7)
+    everybody = Population(rng, 6000 // n_copies, n_copies)
+    whole = everybody.stages(np.arange(6000))
+    n_failed, n_found, early, goal = 0, 0, [], Goal(target, at, option)
+    for _ in range(N_SPLITS):
+        rows = rng.integers(6000, size=500)
+        try:
+            found = everybody.stages(rows).fit("kind", goal)
+        except InvalidArgumentError:
+            continue
+        p = whole.probabilities(found.weights, found.constants)
+        walked = Walk(p, everybody.targets, goal, [])
+        n_failed += not kept(walked, found.threshold, found.abstains, at)
+        n_found += 1
+        early.append(found.early)
+    assert n_failed <= 0.1 * N_SPLITS
+    assert n_found > 0.3 * N_SPLITS  # otherwise nothing was tested
+    assert np.mean(early) > 0.15
+
+
+def test_a_target_that_nothing_reaches_is_refused_and_too_few_rows_are_counted() -> None:
+    rng = np.random.default_rng(3)
+    everybody = Population(rng, 4000)
+
+    def fitted(n: int, target: Any, at: float) -> Any:
+        return everybody.stages(np.arange(n)).fit("kind", Goal(target, at))
+
+    with pytest.raises(
+        InvalidArgumentError, match=r"kind: .*about [0-9,]+ rows .* would do"
+    ) as few:
+        fitted(60, "agreement", 0.98)
+    needed = int(str(few.value).partition("about ")[2].partition(" rows")[0].replace(",", ""))
+    assert 60 < needed < 200
+    assert fitted(2 * needed, "agreement", 0.98).n >= needed
+    always = Population(np.random.default_rng(0), 400)
+    always.logs[:] = np.log([0.98, 0.01, 0.01])  # the same answer, whatever the input is
+    with pytest.raises(InvalidArgumentError, match="no number of rows would do: .* 5|6[0-9.]+%"):
+        always.stages(np.arange(400)).fit("kind", Goal("accuracy", 0.9))
+
+
+def test_the_walk_counts_what_decisions_are() -> None:
+    """The counts of a row are those of the decision that a plan makes about it."""
+    rng = np.random.default_rng(5)
+    everybody = Population(rng, 300)
+    goal, whole = Goal("accuracy", 0.95), everybody.stages(np.arange(300))
+    found = whole.fit("kind", goal)
+    fitted = CascadeCalibration(
+        sources=({}, {}), questions=(found,), target="accuracy", at=0.95, confidence=0.9
+    )
+    plan = CascadePlan([KIND], Cascade([animals, person]).sources, fitted, 1.0)
+    p = whole.probabilities(found.weights, found.constants)
+    walked = Walk(p, everybody.targets, goal, [])
+    counted, misses, ends = walked.counts(found.threshold, found.abstains)
+    for i, (cheap, dear) in enumerate(everybody.logs.transpose(1, 0, 2)):
+        readings: list[Any] = [(cheap,)]
+        if plan.is_open(readings):
+            readings.append((dear,))
+        decision = plan.decision(readings)
+        answer = decision["kind"]
+        assert decision.stage == ends[i] + 1
+        assert answer.abstained != counted[i]
+        is_wrong = KIND.values.index(answer.choice) != everybody.targets[i]
+        assert misses[i] == (is_wrong and not answer.abstained)
+    assert 0 < misses.sum() < counted.sum() and 0 < ends.sum() < 300
+
+
+# ---- With functions as sources --------------------------------------------------------------
+
+
+def animals(inputs: list[Any], questions: Any) -> list[str | None]:
+    return ["animal" if "cat" in each else None for each in inputs]
+
+
+def person(inputs: list[Any], questions: Any) -> list[str | None]:
+    return [None if "?" in each else "animal" if "cat" in each else "tool" for each in inputs]
+
+
+def test_the_next_source_is_asked_only_about_open_inputs() -> None:
+    asked: list[list[Any]] = []
+
+    def last(inputs: list[Any], questions: Any) -> list[str | None]:
+        asked.append(inputs)
+        return person(inputs, questions)
+
+    cascade = Cascade([animals, last])
+    found = cascade.decide_many(["a cat", "a saw", "what?"], KIND)
+    assert asked == [["a saw", "what?"]]
+    assert [each["kind"].value for each in found] == ["animal", "tool", None]
+    assert [each.stage for each in found] == [1, 2, 2]
+    assert [each["kind"].abstained for each in found] == [False, False, True]  # needs review
+    assert cascade.decide("a cat", KIND).to_dict()["stage"] == 1
+
+
+def test_a_cascade_is_evaluated_by_source() -> None:
+    rows = [("a cat", "animal"), ("a saw", "tool"), ("some bread", "food")]
+    report = evaluate(Cascade([animals, person]), KIND, rows)
+    assert report.questions[0].accuracy == pytest.approx(2 / 3)
+    assert report.rows == {"animals": 1, "person": 2, "review": 0}
+    assert "animals" in report.text() and "person" in report.text()
+
+
+def test_a_calibration_is_saved_and_checked(tmp_path: Path) -> None:
+    cascade = Cascade([animals, person])
+    inputs = [f"{name} {i}" for name in ("a cat", "a saw") for i in range(100)]
+    fitted: Any = calibrate(cascade, KIND, inputs=inputs, target="agreement", at=0.9)
+    assert fitted.questions[0].early == 0.5 and fitted.questions[0].n_wrong == 0
+    assert "agreement is at least 90.0% with 90% confidence if a row ends at" in str(fitted)
+    assert "(0 of 200 rows missed it). 50% of the rows ended before the last" in str(fitted)
+    fitted.save(path := tmp_path / "c.json")
+    assert CascadeCalibration.load(path) == fitted
+    path.write_text(path.read_text().replace('"weights"', '"weight"'))
+    with pytest.raises(InvalidArgumentError, match="is not a usable calibration of a cascade: "):
+        cascade.decide("a cat", KIND, calibration=path)
+    other = Choice("What is it?", ["animal", "tool"], "kind")
+    with pytest.raises(InvalidArgumentError, match="for other questions"):
+        cascade.decide("a cat", other, calibration=fitted)
+    with pytest.raises(InvalidArgumentError, match="for 2 sources, got 1"):
+        Cascade([animals]).decide("a cat", KIND, calibration=fitted)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"target": "speed"}, "target must be"),
+        ({"at": 1.5}, "at must be"),
+        ({"target": "precision"}, "the target precision needs an option .* got None"),
+        ({"target": "recall", "option": "plant"}, "one of 'animal', 'tool', 'food'; got 'plant'"),
+        ({"option": "tool"}, "option needs the target"),
+        ({"target": "accuracy", "at": 0.99}, "kind: no threshold .* rows"),
+    ],
+)
+def test_wrong_requests_are_named(settings: dict[str, Any], reason: str) -> None:
+    rows = [("a cat", "animal"), ("a saw", "tool")]
+    with pytest.raises(InvalidArgumentError, match=reason):
+        calibrate(Cascade([animals, person]), KIND, rows, **settings)
+
+
+def test_wrong_sources_and_wrong_answers_of_functions_are_named() -> None:
+    for sources, reason in (
+        ([], "one or more sources"),
+        (["x"], "each of sources must be a model"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=reason):
+            Cascade(sources)
+
+    def few(inputs: list[Any], questions: Any) -> list[str]:
+        return []
+
+    def wrong(inputs: list[Any], questions: Any) -> list[str]:
+        return ["plant"] * len(inputs)
+
+    with pytest.raises(InvalidArgumentError, match="the function few: expected 2 answers.* got 0"):
+        Cascade([few]).decide_many(["a", "b"], KIND)
+    with pytest.raises(InvalidArgumentError, match="the function wrong: example 0, 'kind': expec"):
+        Cascade([wrong]).decide("a", KIND)
