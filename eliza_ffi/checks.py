@@ -249,20 +249,20 @@ def check_fields(owner: object, fields: FieldChecks) -> None:
             object.__setattr__(owner, name, check(name, value))
 
 
-def check_known(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+def check_known(what: str, names: Iterable[Any], known: Collection[str]) -> None:
     """Check that all names are known field names; the error suggests the nearest known name.
 
     `what` is the object with the fields, for the message, such as ``"a span"``.
     """
-    for name in given:
+    for name in names:
         if not isinstance(name, str) or name not in known:
             hint = did_you_mean(name, known) or f"its fields are {', '.join(sorted(known))}"
             raise InvalidArgumentError(f"{what} has no field {found(name)}; {hint}")
 
 
-def check_misspelt(what: str, given: Iterable[Any], known: Collection[str]) -> None:
+def check_misspelt(what: str, names: Iterable[Any], known: Collection[str]) -> None:
     """Check that no name is a misspelling of a known name. Other unknown names are allowed."""
-    for name in given:
+    for name in names:
         hint = "" if name in known else did_you_mean(name, known, MISSPELT)
         if hint:
             raise InvalidArgumentError(f"{what} has no field {found(name)}; {hint}")

@@ -205,20 +205,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "range": to_range,
     "strftime_now": strftime_now,
 }
+PLAIN_METHODS = "capitalize count endswith find lower startswith title upper"
 STR_METHODS: dict[str, Callable[..., Any]] = {
-    **{
-        name: limited(getattr(str, name))
-        for name in [
-            "capitalize",
-            "count",
-            "endswith",
-            "find",
-            "lower",
-            "startswith",
-            "title",
-            "upper",
-        ]
-    },
+    **{name: limited(getattr(str, name)) for name in PLAIN_METHODS.split()},
     **{name: limited(getattr(str, name), size_compared) for name in ("strip", "lstrip", "rstrip")},
     "format": limited(str.format, size_formatted),
     "join": lambda value, items: join_texts(items_of(items), value),

@@ -47,13 +47,13 @@ class QuestionPrompt:
     If `k` is not None, the k most probable labels are searched instead of scoring all.
     """
 
-    def __init__(self, session: Session, asked: RenderedQuestion, how: PromptSettings) -> None:
-        self.asked, self._how, self.k = asked, how, None
+    def __init__(self, session: Session, asked: RenderedQuestion, settings: PromptSettings) -> None:
+        self.asked, self._settings, self.k = asked, settings, None
         is_given = asked.order == tuple(range(len(asked.order)))
         self._place: Any = slice(None) if is_given else np.argsort(asked.order)
         self._parts: list[list[int]] | None = None
         if asked.options:
-            answers = asked.answers if how.prior == "options" else None
+            answers = asked.answers if settings.prior == "options" else None
             texts = [option.label for option in asked.options]
             if answers is not None:
                 asked = replace(asked, options=tuple(each.in_words for each in asked.options))
@@ -64,10 +64,12 @@ class QuestionPrompt:
             assert isinstance(asked.question, Choice)
             self._labels, self.k = asked.question.label_set, asked.question.top
         self._read: Callable[[str], list[int]] | None = None
-        if how.prompt is None:
-            self._frame = frame(asked, how.format, how.order, how.shots_of(asked.question))
+        if settings.prompt is None:
+            self._frame = frame(
+                asked, settings.format, settings.order, settings.shots_of(asked.question)
+            )
             roles = [*(role for role, _ in self._frame.turns), "user"]
-            is_plain = how.format == "plain"
+            is_plain = settings.format == "plain"
             self._around = (
                 ["", ""] if is_plain else session.chat().around(roles, close_reasoning=True)
             )
@@ -118,13 +120,13 @@ class QuestionPrompt:
             prompt = prompt.text(content).template(template)
         return prompt
 
-    def tokens(self, session: Session, given: str) -> QuestionTokens:
-        text = given.strip()
+    def tokens(self, session: Session, input: str) -> QuestionTokens:
+        text = input.strip()
         if self._read is not None and text:
             return self.with_labels(session, self._read(text))
         prompt: Any
-        if self._how.prompt is not None:
-            prompt = self._how.prompt(given, self.asked)
+        if self._settings.prompt is not None:
+            prompt = self._settings.prompt(input, self.asked)
         elif self._around is None:  # the template changes contents, so it must render these
             turns = [*self._frame.turns, ("user", self._frame.with_input(text))]
             prompt = [{"role": role, "content": content} for role, content in turns]

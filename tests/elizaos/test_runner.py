@@ -365,64 +365,6 @@ def test_a_stream_is_closed_even_if_its_event_loop_was_closed() -> None:
     assert binding.calls[-2:] == END
 
 
-def test_the_event_loop_is_not_blocked_while_the_library_works() -> None:
-    binding = RecordingBinding()
-    _, resume = hold(binding, "prefill")
-
-    async def generate() -> None:
-        runner = FfiStreamingRunner(binding, "ctx")
-        asyncio.get_running_loop().call_later(0.01, resume.set)
-        await runner.generate_with_usage(args_with())
-
-    asyncio.run(generate())
-    assert binding.calls == PULLED
-
-
-def overlap(slots: list[int]) -> RecordingBinding:
-    """Start one generation per entry of `slots` at the same time.
-
-    Generations that may overlap wait in their prefill until all of them have started.
-    """
-    binding = RecordingBinding()
-    overlapping = sum(slot < 0 for slot in slots) + len({slot for slot in slots if slot >= 0})
-    barrier = threading.Barrier(overlapping, timeout=10)
-
-    def on_call(name: str) -> None:
-        # The second and later generations in the same slot run alone, without the barrier.
-        if name == "prefill" and binding.calls.count("prefill") <= overlapping:
-            barrier.wait()
-
-    async def generate_all() -> None:
-        runner = FfiStreamingRunner(binding, "ctx")
-        await asyncio.gather(
-            *(runner.generate_with_usage(args_with(slot_id=slot)) for slot in slots)
-        )
-
-    binding.on_call = on_call
-    asyncio.run(generate_all())
-    return binding
-
-
-@pytest.mark.parametrize(("slots", "at_once"), [([3, 3, 3], 1), ([0, 1], 2), ([-1, -1], 2)])
-def test_only_generations_in_the_same_slot_wait_for_each_other(
-    slots: list[int], at_once: int
-) -> None:
-    assert overlap(slots).most_running == at_once
-
-
-def test_a_slot_is_free_again_after_an_error() -> None:
-    binding = RecordingBinding(failures={"next:0": NativeFaultError("broken")})
-
-    async def twice() -> None:
-        runner = FfiStreamingRunner(binding, "ctx")
-        for _ in range(2):
-            with pytest.raises(NativeFaultError):
-                await asyncio.wait_for(runner.generate_with_usage(args_with(slot_id=0)), 10)
-
-    asyncio.run(twice())
-    assert binding.calls.count("close") == 2
-
-
 def test_one_runner_serves_several_event_loops() -> None:
     binding = RecordingBinding()
     runner = FfiStreamingRunner(binding, "ctx")

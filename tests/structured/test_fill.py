@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -273,29 +273,6 @@ def test_text_forced_by_an_automaton_gets_the_tokenizers_tokens(
     assert n_passes < len(result.answer_tokens)
     if len(texts) == 1:
         assert n_passes == 0
-
-
-@contextmanager
-def decided_by(model: Model, strategy: str) -> Iterator[None]:
-    """Set the strategy of a shared model in the block."""
-    model.binding.set_option(model.session.ctx, "strategy", strategy)
-    try:
-        yield
-    finally:
-        model.binding.set_option(model.session.ctx, "strategy", "auto")
-
-
-def test_all_strategies_write_the_same_tokens(any_model: Model) -> None:
-    actions = [
-        {"name": "SEND_EMAIL", "parameters": [{"name": "to"}, {"name": "n", "type": "number"}]},
-        {"name": "SEND_MESSAGE", "parameters": [{"name": "a", "enum": ["x y", "x z"]}]},
-    ]
-    made = set()
-    for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
-        with decided_by(any_model, strategy):
-            skeleton = ActionSkeleton(actions)
-            made.add(any_model.fill("Next: ", skeleton, max_tokens=8, on_limit="close").tokens)
-    assert len(made) == 1
 
 
 def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> None:

@@ -41,8 +41,6 @@ class RecordingBinding:
         self.calls: list[str] = []
         self.configs: list[StreamConfig] = []
         self.payloads: list[tuple[str, int]] = []
-        self.running: dict[Any, int] = {}
-        self.most_running = 0
         self.held = threading.Event()
         self.on_call: Callable[[str], None] = lambda name: None
         self._steps = tuple(steps)
@@ -64,7 +62,6 @@ class RecordingBinding:
             self.configs.append(StreamConfig(**known))
             self._opened += 1
             self._pulled[self._opened] = 0
-            self.most_running = max(self.most_running, len(self._pulled))
             return self._opened
 
     def prefill(self, stream: int, tokens: Tokens) -> None:

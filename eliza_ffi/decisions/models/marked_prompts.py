@@ -181,9 +181,9 @@ def _joined(tokens: list[int], n: int) -> list[int]:
             parts[-1] += piece[: longest.get(kind)]
     if begins[:1] != [0] or len(parts) != 3:
         raise _unexpected("no pieces with one input")
-    before, given, after = parts
-    n_given = max(0, LONGEST_PROMPT - len(before) - len(after))
-    return (before + given[:n_given] + after)[:LONGEST_PROMPT]
+    before, state, after = parts
+    n_state = max(0, LONGEST_PROMPT - len(before) - len(after))
+    return (before + state[:n_state] + after)[:LONGEST_PROMPT]
 
 
 def _places(token: int, tokens: list[int]) -> list[int]:
