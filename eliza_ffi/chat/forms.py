@@ -61,10 +61,7 @@ class MessageForms:
     def _writes_systems(self) -> dict[str, bool]:
         """Whether the template writes several system messages, and one after a user's message."""
         system, later = ({"role": "system", "content": each} for each in (OTHER_MARK, LAST_MARK))
-        talks = {
-            "several": [system, later, _user(MARK)],
-            "later": [system, _user(MARK), later],
-        }
+        talks = {"several": [system, later, _user(MARK)], "later": [system, _user(MARK), later]}
         written = {
             name: self._write(list(map(self._fit_message, map(dict, talk))), tools=self.no_tools)
             for name, talk in talks.items()

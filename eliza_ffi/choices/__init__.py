@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from .label_set import (
-    ChoiceResult,
-    LabelSet,
-    as_label_set,
-    tokenize_choice,
-)
+from .label_set import ChoiceResult, LabelSet, as_label_set, tokenize_choice
 from .prepared_labels import PreparedLabels
 from .rank_result import RankLevel, RankResult
 from .token_tree import (

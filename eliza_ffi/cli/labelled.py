@@ -160,9 +160,7 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", metavar="FILE", required=True, help="write to FILE: the calibration"
     )
     parser.add_argument(
-        "--suspicious",
-        metavar="FILE",
-        help="write to FILE: the labels that may be wrong, as CSV",
+        "--suspicious", metavar="FILE", help="write to FILE: the labels that may be wrong, as CSV"
     )
     add_model_arguments(parser, decides=True)
 

@@ -473,8 +473,7 @@ def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
 
 
 def collect(
-    question: Question,
-    answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer],
+    question: Question, answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer]
 ) -> Answer:
     """Combine the answers to the parts of a question, which :func:`expand` returned.
 

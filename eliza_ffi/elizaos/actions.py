@@ -27,12 +27,7 @@ from ..structured.spans import Scalar, SkeletonSpan
 ACTION_FIELDS = ("name", "parameters", "description")
 PARAMETER_FIELDS = ("name", "type", "enum", "required", "description")
 
-KINDS = {
-    "string": "free-string",
-    "number": "number",
-    "integer": "integer",
-    "boolean": "boolean",
-}
+KINDS = {"string": "free-string", "number": "number", "integer": "integer", "boolean": "boolean"}
 
 
 PARAMETER_LIST = (

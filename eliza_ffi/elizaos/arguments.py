@@ -10,30 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import (
-    FieldChecks,
-    check_fields,
-    check_kind,
-    check_text,
-)
+from ..checks import FieldChecks, check_fields, check_kind, check_text
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
-from ..library.protocol import (
-    StreamConfig,
-    StreamStats,
-    Tokens,
-    TrieLeaf,
-)
+from ..library.protocol import StreamConfig, StreamStats, Tokens, TrieLeaf
 from ..model import Model
 from ..sampling.params import Sampling
 from ..session.generation import Generation
 from ..session.options import AnyPrompt
-from ..session.requests import (
-    REQUEST_FIELDS,
-    Constraint,
-    Request,
-    generate_request,
-)
+from ..session.requests import REQUEST_FIELDS, Constraint, Request, generate_request
 from ..structured.masks import Masks
 
 TOKEN_TREE_FIELDS = {"token_tree_payload", "token_tree_mode", "token_tree_path", "on_trie_error"}

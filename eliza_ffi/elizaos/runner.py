@@ -52,9 +52,7 @@ class FfiStreamingRunner:
         self.ctx = ctx
         self._has_warned = False
         self._scheduler = scheduler or Scheduler(
-            Turns(MAX_SLOTS, math.inf),
-            Threads(MAX_SLOTS, "eliza-ffi"),
-            slots_wait=True,
+            Turns(MAX_SLOTS, math.inf), Threads(MAX_SLOTS, "eliza-ffi"), slots_wait=True
         )
 
     def generation(self, args: FfiStreamingGenerateArgs) -> Run[StreamStep | Generation]:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from .binding import CffiBinding
 from .capabilities import InferenceCapabilities, detect_capabilities
 from .cffi_values import CffiStream
-from .loading import (
-    ABI_VERSION,
-    LIBRARY_VARIABLE,
-    PREFIX,
-    REQUIRED_SYMBOLS,
-    Library,
-    find_library,
-)
+from .loading import ABI_VERSION, LIBRARY_VARIABLE, PREFIX, REQUIRED_SYMBOLS, Library, find_library
 from .protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,

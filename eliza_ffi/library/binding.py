@@ -111,10 +111,7 @@ RANK_LEGAL, RANK_JOINT = 0, 1
 NO_PASSES = -1
 
 RANKED = np.dtype(
-    {
-        "names": ["label", "logprob", "most_logprob"],
-        "formats": [np.int32, np.float64, np.float64],
-    },
+    {"names": ["label", "logprob", "most_logprob"], "formats": [np.int32, np.float64, np.float64]},
     align=True,
 )
 """The C type ``eliza_ranked_t``."""
@@ -992,11 +989,7 @@ class CffiBinding:
         return np.asarray(embedding)
 
     def embed_texts(
-        self,
-        ctx: Any,
-        texts: Sequence[str],
-        pooling: str | None = None,
-        in_windows: bool = False,
+        self, ctx: Any, texts: Sequence[str], pooling: str | None = None, in_windows: bool = False
     ) -> NDArray[np.float32]:
         """Return the embeddings of strings: unit vectors, as rows.
 

@@ -14,18 +14,8 @@ import cffi
 
 from .. import _resources
 from ..checks import check_flag, check_path, check_text
-from ..errors import (
-    AbiMismatchError,
-    LibraryLoadError,
-    LibraryNotFoundError,
-    NotSupportedError,
-)
-from .abi import (
-    ABI_VERSION,
-    PREFIX,
-    REQUIRED_SYMBOLS,
-    SUPPLEMENT,
-)
+from ..errors import AbiMismatchError, LibraryLoadError, LibraryNotFoundError, NotSupportedError
+from .abi import ABI_VERSION, PREFIX, REQUIRED_SYMBOLS, SUPPLEMENT
 from .log_lines import forward_log_lines
 
 __all__ = [

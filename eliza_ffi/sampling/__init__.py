@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from .params import BOOK_ORDER, DEFAULT_ORDER, PRESETS, SAMPLER_NAMES, Sampling, parse_order
 
-__all__ = [
-    "BOOK_ORDER",
-    "DEFAULT_ORDER",
-    "PRESETS",
-    "SAMPLER_NAMES",
-    "Sampling",
-    "parse_order",
-]
+__all__ = ["BOOK_ORDER", "DEFAULT_ORDER", "PRESETS", "SAMPLER_NAMES", "Sampling", "parse_order"]

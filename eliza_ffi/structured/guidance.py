@@ -67,11 +67,7 @@ class GuidanceSource:
     made with `tokenizer`. `limits` is None if the text is not JSON."""
 
     def __init__(
-        self,
-        matcher: Any,
-        tokenizer: Any,
-        vocabulary: TokenTexts,
-        limits: JsonLimit | None = None,
+        self, matcher: Any, tokenizer: Any, vocabulary: TokenTexts, limits: JsonLimit | None = None
     ) -> None:
         self._matcher = matcher
         self._tokenizer = tokenizer

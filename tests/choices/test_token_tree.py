@@ -99,10 +99,7 @@ def descriptors(*leaves: object) -> str:
         ('{"modelId":"m","descriptors":[{}]}', r"descriptors\[0\].leaves must be a list"),
         (descriptors("x"), r"descriptors\[0\].leaves\[0\] must be an object"),
         (descriptors({"tokens": [1]}), r"descriptors\[0\].leaves\[0\].name must be a non-empty"),
-        (
-            descriptors(A, {"name": "B", "tokens": []}),
-            r"leaves\[1\].tokens must be a non-empty",
-        ),
+        (descriptors(A, {"name": "B", "tokens": []}), r"leaves\[1\].tokens must be a non-empty"),
         (descriptors({**A, "tokens": [1, "2"]}), r"leaves\[0\].tokens\[1\] must be a whole number"),
     ],
 )

@@ -14,14 +14,7 @@ from checkout import ROOT
 from eliza_ffi.decisions.answers import answer_of, decisions_answer, systemone_answer
 from eliza_ffi.decisions.examples import read_examples
 from eliza_ffi.decisions.prompts import ask
-from eliza_ffi.decisions.questions import (
-    Choice,
-    Level,
-    MultiLabel,
-    Option,
-    Predicate,
-    Score,
-)
+from eliza_ffi.decisions.questions import Choice, Level, MultiLabel, Option, Predicate, Score
 from eliza_ffi.decisions.wire import question_from, question_to
 from eliza_ffi.errors import InvalidArgumentError, NotTextError
 from eliza_ffi.tables.columns import answer_parts

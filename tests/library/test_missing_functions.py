@@ -8,17 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elizaos_fake import (
-    ELIZAOS,
-    GENERATE,
-    REQUIRED,
-    STREAM,
-    TEXT,
-    TRIE,
-    Fakes,
-    bound,
-    opened,
-)
+from elizaos_fake import ELIZAOS, GENERATE, REQUIRED, STREAM, TEXT, TRIE, Fakes, bound, opened
 from sync_runner import SyncRunner
 
 from eliza_ffi.choices.token_tree import TokenTreePayload

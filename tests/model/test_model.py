@@ -20,15 +20,8 @@ from demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_pro
 from eliza_ffi import CacheOptions, Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
-from eliza_ffi.elizaos import (
-    runner_of,
-)
-from eliza_ffi.errors import (
-    ContextFullError,
-    ElizaError,
-    InvalidArgumentError,
-    NativeFaultError,
-)
+from eliza_ffi.elizaos import runner_of
+from eliza_ffi.errors import ContextFullError, ElizaError, InvalidArgumentError, NativeFaultError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.session.requests import choice_request

@@ -17,11 +17,7 @@ from elizaos_fake import STREAM, Fakes
 from sync_runner import SyncRunner
 
 from eliza_ffi import CacheOptions, Gbnf, Speculation, cli
-from eliza_ffi.elizaos import (
-    FfiStreamingGenerateArgs,
-    generate_args,
-    runner_of,
-)
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, generate_args, runner_of
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
 from eliza_ffi.library.binding import VerifierEvent
 from eliza_ffi.library.cffi_values import TOKENS_PER_PULL

@@ -581,8 +581,7 @@ ROOMS = sorted({room_of(target) for target in public_functions()})
 
 
 @pytest.mark.parametrize(
-    "room",
-    [pytest.param(room, marks=[pytest.mark.slow] * (room in SLOW_ROOMS)) for room in ROOMS],
+    "room", [pytest.param(room, marks=[pytest.mark.slow] * (room in SLOW_ROOMS)) for room in ROOMS]
 )
 def test_wrong_arguments_raise_errors_of_the_package(
     room: str, subjects: list[Subject], model: Model, loop: asyncio.AbstractEventLoop

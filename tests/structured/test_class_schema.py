@@ -10,14 +10,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import (
-    UUID4,
-    AwareDatetime,
-    BaseModel,
-    Field,
-    NaiveDatetime,
-    TypeAdapter,
-)
+from pydantic import UUID4, AwareDatetime, BaseModel, Field, NaiveDatetime, TypeAdapter
 from random_answers import random_answer
 
 from eliza_ffi import Model

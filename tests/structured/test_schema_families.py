@@ -125,10 +125,7 @@ MIDDLE: dict[str, Any] = {
     "a path that is not hidden": an(
         path={"type": "string", "pattern": "^[a-z./]+$", "not": {"pattern": "^\\."}}
     ),
-    "a row": {
-        **DRAFT_7,
-        **some([INTEGER, STRING, {"enum": [True, None]}], additionalItems=False),
-    },
+    "a row": {**DRAFT_7, **some([INTEGER, STRING, {"enum": [True, None]}], additionalItems=False)},
     "a range of a month": an(
         day={"type": "integer", "minimum": 1, "maximum": 31},
         share={"type": "number", "minimum": 0, "maximum": 1, "exclusiveMaximum": 1},

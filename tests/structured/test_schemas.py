@@ -54,10 +54,7 @@ RELAXED: list[tuple[Any, tuple[str, ...]]] = [
     (an(a={"type": "string", "format": "nope"}), ("#/properties/a/format",)),
     (an(a={"items": STRING, "uniqueItems": True}), ("#/properties/a/uniqueItems",)),
     ({"anyOf": [{"type": "integer", "not": {"const": 3}}, STRING]}, ("#/anyOf/0/not",)),
-    (
-        {**CONDITION, "items": {"$ref": "#/$defs/a~1b"}},
-        ("#/$defs/a~1b/else", "#/$defs/a~1b/if"),
-    ),
+    ({**CONDITION, "items": {"$ref": "#/$defs/a~1b"}}, ("#/$defs/a~1b/else", "#/$defs/a~1b/if")),
     ({"$defs": {"unused": {"not": {}}}, "type": "null"}, ()),
     (an(a=TWO_NUMBERS, b={"oneOf": [{"const": "x"}]}), ("#/properties/a/oneOf",)),
     (an(a={"pattern": "^(?!x)[a-z]+$"}), ("#/properties/a/pattern",)),

@@ -56,11 +56,7 @@ class Served:
         if n_files is not None:
             command = ["sh", "-c", f'ulimit -n {n_files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.said: queue.Queue[str] = queue.Queue()
         self._log: list[str] = []
