@@ -41,11 +41,8 @@ class lazy_property(Generic[Owner, Value]):  # noqa: N801 - used like the built-
 
 
 def once_for_each(compute: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
-    """Compute a value once for each object, and keep it as long as the object.
-
-    The value must not refer to the object, because it would keep the object alive. As in
-    :class:`lazy_property`, two threads may compute a value at the same time; the first one is kept.
-    """
+    """Compute a value once for each object, and keep it as long as the object, to which the value
+    must not refer. Two threads may compute a value at the same time; the first one is kept."""
     known: WeakKeyDictionary[Owner, Value] = WeakKeyDictionary()
 
     @functools.wraps(compute)

@@ -38,11 +38,8 @@ LONGEST = 60
 
 
 def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArgumentError:
-    """Return the exception for a wrong argument.
-
-    `expected` describes valid values, and follows ``"must be"`` in the message. `hint` is the next
-    step, if there is an obvious one.
-    """
+    """Return the exception for a wrong argument. `expected` follows ``"must be"`` in the message;
+    `hint` is the next step, if there is an obvious one."""
     then = f"; {hint}" if hint else ""
     error = InvalidArgumentError(f"{name} must be {expected}, got {found(value)}{then}")
     argument = name.partition("[")[0]
@@ -227,9 +224,7 @@ def check_each(
     name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], expected: str
 ) -> tuple[Any, ...]:
     """Check that a value is an iterable of instances of a class, and return the items as a tuple.
-
-    `expected` describes an item, such as ``"a string"``.
-    """
+    `expected` describes an item, such as ``"a string"``."""
     items = tuple(check_several(name, value, f"a list in which every item is {expected}"))
     for i, item in enumerate(items):
         if not isinstance(item, kind):
@@ -238,11 +233,9 @@ def check_each(
 
 
 def check_fields(owner: object, fields: FieldChecks) -> None:
-    """Check the fields of a frozen object, and set them to the checked values.
-
-    `fields` has the usual class of each field's values, and the check for values of other classes.
-    Values of the usual class are not checked, which saves time.
-    """
+    """Check the fields of a frozen object, and set them to the checked values. `fields` has the
+    usual class of each field's values, which are not checked, and the check for values of other
+    classes."""
     for name, (usual, check) in fields.items():
         value = getattr(owner, name)
         if type(value) is not usual:
@@ -250,10 +243,8 @@ def check_fields(owner: object, fields: FieldChecks) -> None:
 
 
 def check_known(what: str, names: Iterable[Any], known: Collection[str]) -> None:
-    """Check that all names are known field names; the error suggests the nearest known name.
-
-    `what` is the object with the fields, for the message, such as ``"a span"``.
-    """
+    """Check that all names are known field names; the error suggests the nearest one. `what` is the
+    object with the fields, such as ``"a span"``."""
     for name in names:
         if not isinstance(name, str) or name not in known:
             hint = did_you_mean(name, known) or f"its fields are {', '.join(sorted(known))}"
@@ -302,11 +293,8 @@ _OMITTED = _Omitted()
 
 
 def show_keywords(kind: type[T]) -> type[T]:
-    """List the keyword arguments of a class's methods in their signatures, for `help`.
-
-    A method has them as ``**settings: Unpack[S]``, where `S` is a `TypedDict` of the class's
-    module.
-    """
+    """List the keyword arguments of a class's methods in their signatures, for `help`. A method has
+    them as ``**settings: Unpack[S]``, where `S` is a `TypedDict` of the class's module."""
     for name, method in list(vars(kind).items()):
         if not inspect.isfunction(method) or name.startswith("_"):
             continue

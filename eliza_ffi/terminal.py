@@ -1,8 +1,5 @@
-"""Format text for a terminal: tables, wrapped lines, bars, and escaped control characters.
-
-If rich is installed (the extra ``cli``), it lays out the text. Without rich, columns are aligned by
-their number of characters, and the terminal wraps long lines.
-"""
+"""Format text for a terminal: tables, wrapped lines, bars, and escaped control characters. rich
+(the extra ``cli``) lays out the text. Without it, the terminal wraps long lines."""
 
 from __future__ import annotations
 
@@ -50,11 +47,8 @@ def counted(n: int, noun: str, plural: str = "") -> str:
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal in columns; the variable ``COLUMNS`` overrides it.
-
-    The result is None, for lines of any length, if the output does not go to a terminal and
-    ``COLUMNS`` is not set.
-    """
+    """Return the width of the terminal in columns, or that in ``COLUMNS``; None, for lines of any
+    length, if there is neither."""
     columns = shutil.get_terminal_size((0, 0)).columns
     return max(columns, NARROWEST) if columns > 0 else None
 

@@ -20,10 +20,8 @@ INDENT = "  "
 def decision_text(
     questions: Sequence[Question], decision: Decision, width: int, *, has_prior: bool = False
 ) -> str:
-    """Format a decision as text, at most `width` columns wide.
-
-    `has_prior` says that the decision is divided by a prior, which is no full calibration.
-    """
+    """Format a decision as text, at most `width` columns wide. `has_prior` says that the
+    probabilities are divided by a prior."""
     parts = []
     if decision.reasoning is not None:
         parts.append(wrap(f"reasoning: {printable(' '.join(decision.reasoning.split()))}", width))

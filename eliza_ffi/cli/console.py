@@ -65,11 +65,8 @@ values. Without an entry here, a value is a string."""
 
 
 def add_options(parser: argparse._ActionsContainer, options: Mapping[str, str]) -> None:
-    """Add options, given as a mapping from their usage to their help.
-
-    The usage is ``--flag``, ``--option VALUE``, ``--option VALUE ...`` for an option that may be
-    repeated, or ``--option one|two`` for an option with a few possible values.
-    """
+    """Add options, given as a mapping from their usage to their help. The usage is ``--flag``,
+    ``--option VALUE``, ``--option VALUE ...`` if it may be repeated, or ``--option one|two``."""
     for usage, text in options.items():
         name, *value = usage.split(" ")
         settings: dict[str, Any] = {"help": text}
@@ -205,10 +202,8 @@ def read_question(arguments: argparse.Namespace) -> Any:
 
 
 def read_given(text: str | None, option: str, file: str | None, missing: str) -> str:
-    """Return the text of an option; without it, the text of a file or of standard input.
-
-    `missing` is the message if standard input is a terminal.
-    """
+    """Return the text of an option, or else of a file or of standard input. `missing` is the
+    message if standard input is a terminal."""
     if text is not None:
         check_utf8(text, option)
         return text

@@ -108,10 +108,8 @@ def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
 
 
 def missing_gpu(facts: Mapping[str, Any]) -> str | None:
-    """Return a line about the GPU that a library for GPUs did not find, or None.
-
-    `facts` is the library's own description.
-    """
+    """Return a line about the GPU that a library for GPUs did not find, or None, from its
+    `facts`."""
     backend = facts["backend"]
     if facts["gpu_offload"] or backend in ("cpu", "blas"):
         return None

@@ -42,10 +42,8 @@ def read_standard_input() -> str:
 
 
 def check_utf8(data: bytes | str, what: str) -> None:
-    """Reject data that is not UTF-8. The message has the place of the first invalid byte.
-
-    `what` is the name of the data in the message.
-    """
+    """Reject data that is not UTF-8, with the place of the first invalid byte. `what` names the
+    data."""
     if isinstance(data, str):  # of the command line: Python encodes invalid bytes as surrogates
         data = data.encode("utf-8", "surrogateescape")
     try:

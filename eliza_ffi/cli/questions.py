@@ -220,10 +220,8 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def read_asking(arguments: argparse.Namespace, path: str | None = None) -> dict[str, Any]:
-    """Return the keyword arguments of `decide` for prompts and scoring; None = not given.
-
-    `path` is the file of a calibration.
-    """
+    """Return the keyword arguments of `decide` for prompts and scoring; None = not given. `path` is
+    the file of a calibration."""
     if arguments.orders is not None and arguments.orders < 1:
         raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")
     if arguments.n_slots == 0:
@@ -311,10 +309,8 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
 
 
 def _unwrapped(read: Any) -> Any:
-    """Return the value of the key ``questions`` if the file has no other key.
-
-    ``$schema`` tells editors how to check a file.
-    """
+    """Return the value of the key ``questions``, if there is no other key but the ``$schema`` of
+    editors."""
     if isinstance(read, dict):
         read.pop("$schema", None)
     if isinstance(read, Mapping) and set(read) == {"questions"}:

@@ -475,10 +475,8 @@ def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
 def collect(
     question: Question, answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer]
 ) -> Answer:
-    """Combine the answers to the parts of a question, which :func:`expand` returned.
-
-    The model abstains from the whole answer if it abstained from a part.
-    """
+    """Combine the answers to the parts of a question from :func:`expand`. The model abstains from
+    the whole if it abstained from a part."""
     if not isinstance(question, MultiLabel):
         return answers[0]
     labelled = tuple(

@@ -28,11 +28,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Hold inputs with the right options of questions that have one answer each.
-
-    `targets`, shape [n_inputs, n_questions], has the index of the right option in the order of the
-    question; 0 is true and 1 is false for a predicate. :data:`UNTOLD` = not answered.
-    """
+    """Hold inputs with the right options of questions that have one answer each. `targets`, shape
+    [n_inputs, n_questions], has the indices of the right options in the order of the question (true
+    is 0); :data:`UNTOLD` = not answered."""
 
     inputs: tuple[Any, ...]
     targets: NDArray[np.intp]
@@ -65,9 +63,8 @@ def option_names(question: AskedQuestion) -> tuple[str, ...]:
 def level_of(question: Score, answer: Any) -> int:
     """Return the index of the level that an answer names, 0 for the lowest.
 
-    The answer is a label, or a number (also as a string). If a label is equal to the number, the
-    answer is that level: 2, 2.0 and ``"2.0"`` all mean the label ``"2"``. Otherwise the number is
-    the index of the level, unless all labels are numbers: 0 is no level of ``"1"`` to ``"5"``.
+    The answer is a label or a number, also as a string. A number that equals a label is that level
+    (2, 2.0 and ``"2.0"`` mean ``"2"``); otherwise it is an index, unless all labels are numbers.
     """
     labels = question.values
     numbers = [_number(label) for label in labels]

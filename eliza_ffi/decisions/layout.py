@@ -33,10 +33,8 @@ class Shot:
 
 @dataclass(frozen=True)
 class Frame:
-    """The text around an input, which the answer follows directly.
-
-    `turns` has the roles and the contents of earlier messages; it is empty for plain text.
-    """
+    """The text around an input, which the answer follows directly. `turns` has the roles and the
+    contents of earlier messages; it is empty for plain text."""
 
     turns: tuple[tuple[str, str], ...]
     before: str

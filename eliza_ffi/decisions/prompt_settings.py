@@ -45,10 +45,8 @@ OptionPrior = Literal["options", "none"]
 
 
 class PromptArguments(TypedDict, total=False):
-    """The keyword arguments for prompts. None and ``"auto"`` let the model or a calibration decide.
-
-    :meth:`Model.decide <eliza_ffi.Model.decide>` describes them.
-    """
+    """The keyword arguments for prompts; see :meth:`Model.decide <eliza_ffi.Model.decide>`. None
+    and ``"auto"`` let the model or a calibration decide."""
 
     answer_style: AnswerStyle | None
     orders: int | None

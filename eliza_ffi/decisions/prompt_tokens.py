@@ -31,10 +31,8 @@ NEAR = 64
 
 @dataclass(frozen=True, eq=False)
 class QuestionTokens:
-    """The tokens of a question's prompt, and the labels that follow them.
-
-    `lead` has the spaces that each label begins with, because they have no tokens in the prompt.
-    """
+    """The tokens of a question's prompt, and the labels that follow. `lead` has the spaces that
+    each label begins with, because they have no tokens in the prompt."""
 
     tokens: list[int]
     labels: PreparedChoices
@@ -42,10 +40,8 @@ class QuestionTokens:
 
 
 class QuestionPrompt:
-    """The prompt of a question in one order of its options, prepared for any input.
-
-    If `k` is not None, the k most probable labels are searched instead of scoring all.
-    """
+    """The prompt of a question in one order of its options, prepared for any input. If `k` is not
+    None, the k most probable labels are searched instead of scoring all."""
 
     def __init__(self, session: Session, asked: RenderedQuestion, settings: PromptSettings) -> None:
         self.asked, self._settings, self.k = asked, settings, None
@@ -99,10 +95,8 @@ class QuestionPrompt:
         return self._parts is not None
 
     def of_options(self, scores: Array) -> Array:
-        """Return the scores of the options in the question's order, from those of all labels.
-
-        An option with several answers has the mean of their scores.
-        """
+        """Return the scores of the options in the question's order, from those of all labels; the
+        mean of an option's answers."""
         if self._parts is not None:
             scores = np.array([scores[part].mean() for part in self._parts])
         of_options: Array = scores[self._place]
@@ -157,9 +151,9 @@ def _joined(
 ) -> list[QuestionTokens] | None:
     """Return the tokens of prompts with a long input first; None if they cannot be joined.
 
-    The input is tokenized only once. In many vocabularies the text that follows two line breaks
-    decides whether they are one token. Therefore each question is tokenized together with the end
-    of the input. The result is joined to the tokens of the whole input where both agree.
+    The input is tokenized once, and each question together with the end of the input, because the
+    text after two line breaks may decide whether they are one token. Both are joined where they
+    agree.
     """
     whole = prompts[0].tokens(session, text).tokens
     near = [each.with_labels(session, each.read_near(text[-NEAR:])) for each in prompts]

@@ -267,10 +267,8 @@ def options_of(question: AskedQuestion) -> list[tuple[str, str | None]]:
 
 
 def _letters(n: int) -> list[str]:
-    """Return n labels A, B, ..., or for more than 26 options AA, AB, ...
-
-    All labels have the same length, so that no label is a prefix of another.
-    """
+    """Return n labels A, B, ..., or for more than 26 options AA, AB, ...: none is a prefix of
+    another."""
     letters = string.ascii_uppercase
     if n <= len(letters):
         return list(letters[:n])

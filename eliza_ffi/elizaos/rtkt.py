@@ -115,10 +115,8 @@ def _checked_leaf(i: int, leaf: Sequence[int]) -> tuple[int, ...]:
 
 
 def _encoded_nodes(leaves: Iterable[tuple[int, ...]]) -> list[bytes]:
-    """Return n_nodes and the encoded nodes.
-
-    The leaves must be distinct and sorted, because this order visits the nodes in pre-order.
-    """
+    """Return n_nodes and the encoded nodes. The leaves are distinct and sorted, which visits the
+    nodes in pre-order."""
     tokens = [ROOT_TOKEN]
     terminal = [False]
     children: list[list[int]] = [[]]

@@ -112,10 +112,8 @@ def _cached_repo(repo: str) -> Iterator[dict[str, Path]]:
 
 
 def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
-    """Yield the model files of each snapshot of a repository.
-
-    The snapshot of the branch main comes first, then the others, newest first.
-    """
+    """Yield the model files of each snapshot of a repository: that of the branch main, then the
+    newest."""
     snapshots = [path for path in folder.glob("snapshots/*") if path.is_dir()]
     main = ""
     with suppress(OSError):  # without a branch main, the newest snapshot is the first

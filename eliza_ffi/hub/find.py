@@ -143,10 +143,8 @@ def _absent(name: HubName) -> str:
 
 
 def _bar_class(progress: Progress, done: int, parts: int) -> type[Any]:
-    """Return a progress bar that calls `progress` and draws nothing.
-
-    `done` of `parts` files are already downloaded.
-    """
+    """Return a progress bar that calls `progress` and draws nothing; `done` of `parts` files are
+    there."""
     from huggingface_hub.utils import tqdm
 
     class Bar(tqdm):  # type: ignore[misc]

@@ -1,9 +1,5 @@
-"""Call the C library, with one method for each C function.
-
-This is the lowest layer of the package. It checks that arguments fit their C types, and turns
-negative statuses into exceptions. cffi releases the GIL during every call.
-:mod:`eliza_ffi.library.dialect` handles elizaOS's own library.
-"""
+"""Call the C library, with one method for each C function. It checks that arguments fit their C
+types, and turns negative statuses into exceptions. cffi releases the GIL during every call."""
 
 from __future__ import annotations
 
@@ -1017,10 +1013,8 @@ class CffiBinding:
         return found
 
     def _texts(self, name: str, texts: Sequence[str]) -> tuple[int, Any, Any, Any]:
-        """Return the number of strings, C arrays of them and of their lengths, and their buffers.
-
-        The caller keeps a reference to the buffers during the call.
-        """
+        """Return the number of strings, C arrays of them and of their lengths, and buffers to keep
+        alive."""
         raw = [
             text.encode("utf-8", "surrogatepass")
             for text in check_each(name, texts, str, "a string")
@@ -1089,10 +1083,8 @@ class CffiBinding:
     def _set_callback(
         self, ctx: Any, kind: str, in_c: Any, callback: Callable[..., Any] | None
     ) -> None:
-        """Call ``set_<kind>_callback`` of the library; None removes the callback.
-
-        `in_c` is the C function that calls `callback`.
-        """
+        """Call ``set_<kind>_callback`` of the library; None removes the callback. `in_c` is the C
+        function that calls it."""
         self._check_ctx(ctx)
         call = f"set_{kind}_callback", f"set the {kind} callback", ctx
         if callback is None:
@@ -1123,10 +1115,8 @@ class CffiBinding:
     # ---- results ----------------------------------------------------------------------------
 
     def _call(self, name: str, doing: str, ctx: Any, *arguments: Any) -> int:
-        """Call a function that returns a status and whose last argument is ``char ** err``.
-
-        `doing` describes the call in messages, after the word "cannot".
-        """
+        """Call a function that returns a status and whose last argument is ``char ** err``. `doing`
+        describes the call in messages, after the word "cannot"."""
         function = self._functions[name]
         if not isinstance(ctx, self._ffi.CData):
             self._check_ctx(ctx)

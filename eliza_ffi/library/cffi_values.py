@@ -43,9 +43,7 @@ ANY_TURN: AbstractContextManager[None] = nullcontext()
 
 def token_array(tokens: Tokens, name: str = "tokens") -> NDArray[np.int32]:
     """Return whole numbers from 0 to 2**31 - 1, such as token ids, as an array of shape ``[n]``.
-
-    `name` is the argument's name, for errors.
-    """
+    `name` is the argument's name, for errors."""
     try:
         wide = np.asarray(tokens)
     except ValueError:  # a list of lists of different lengths

@@ -49,10 +49,8 @@ C_TYPES = (
 
 
 def cdef_from_header(header: str) -> str:
-    """Convert the text of the C header to declarations that ``cffi.FFI.cdef`` accepts.
-
-    Removes comments, preprocessor lines, ``#ifdef __cplusplus`` blocks and ``ELIZA_API``.
-    """
+    """Convert the text of the C header to declarations for ``cffi.FFI.cdef``, without comments,
+    preprocessor lines, ``#ifdef __cplusplus`` blocks and ``ELIZA_API``."""
     text = re.sub(r"/\*.*?\*/", "", check_text("header", header), flags=re.DOTALL)
     lines = []
     in_cplusplus = False

@@ -46,10 +46,8 @@ def with_cells(table: Any, rows: Sequence[Mapping[str, Any]], types: Mapping[str
 
 
 def with_columns(table: Any, added: Mapping[str, Any]) -> Any:
-    """Append Arrow arrays to a table; give them the same types for every batch.
-
-    A column of the table with the same name as an added one gets the prefix ``input_``.
-    """
+    """Append Arrow arrays to a table, of the same types for every batch. A column of the same name
+    gets the prefix ``input_``."""
     table = table.rename_columns(list(called_apart(table.column_names, added)))
     for name, array in added.items():
         table = table.append_column(name, array)

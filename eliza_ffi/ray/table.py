@@ -70,11 +70,8 @@ class TableWorker:
         return self._decider.described
 
     def decide(self, described: dict[str, Any], rows: Sequence[TableRow]) -> list[DecidedRow]:
-        """Decide rows.
-
-        The job's model and settings, `described`, are checked because a restarted worker may be on
-        another node.
-        """
+        """Decide rows. The job's model and settings, `described`, are checked, because a restarted
+        worker may be on another node."""
         if self._decider is None:  # Ray has restarted the worker
             self.open()
         assert self._decider is not None

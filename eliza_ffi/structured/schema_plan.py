@@ -69,11 +69,9 @@ class Label:
 
 @dataclass(frozen=True)
 class PlannedChoice:
-    """A choice between labels.
-
-    The `path` consists of the keys and indices that lead to the value, joined by dots. If it ends
-    with ``?``, the choice is which field comes at this path, or whether a list item does.
-    """
+    """A choice between labels. The `path` consists of the keys and indices that lead to the value,
+    joined by dots. If it ends with ``?``, the choice is which field comes at this path, or whether
+    an item does."""
 
     path: str
     labels: tuple[Label, ...]

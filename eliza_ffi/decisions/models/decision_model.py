@@ -95,10 +95,8 @@ TokensOf: TypeAlias = Callable[[str], list[int]]
 
 @dataclass(frozen=True)
 class DecisionPrompt:
-    """Hold the tokens of a question's whole prompt, and the tokens of each answer's label.
-
-    The answers are in the order shown. The highest logit of a label's tokens is its score.
-    """
+    """Hold the tokens of a question's whole prompt, and those of each answer's label, in the order
+    shown. The highest logit of a label's tokens is its score."""
 
     tokens: tuple[int, ...]
     labels: tuple[tuple[int, ...], ...]
@@ -116,12 +114,9 @@ class DecisionPrompt:
 
 @dataclass(frozen=True)
 class QuestionPrompts:
-    """Hold the prompts of a question, and convert what is read to probabilities.
-
-    A second prompt has the options in the opposite order. `order` has, for each answer of the first
-    prompt, the index of the question's option; it is empty if the answers are ratings from no to
-    yes.
-    """
+    """Hold the prompts of a question, and convert what is read to probabilities. `order` has, for
+    each answer of the first prompt, the index of the option; it is empty for ratings from no to
+    yes. A second prompt has the opposite order."""
 
     question: SystemoneQuestion
     prompts: tuple[DecisionPrompt | MarkedPrompt, ...]
@@ -129,11 +124,9 @@ class QuestionPrompts:
     order: tuple[int, ...]
 
     def probabilities(self, values: Sequence[Any]) -> list[float]:
-        """Return the probability of each option, in the question's order.
-
-        `values` has what was read for each prompt: the logits, or log-probabilities, of the tokens
-        `read` of a DecisionPrompt, or the rows of the positions `read` of a MarkedPrompt.
-        """
+        """Return the probability of each option, in the question's order. `values` has what was
+        read for each prompt: logits or log-probabilities of tokens, or rows of positions, as `read`
+        of the prompt says."""
         scores = [prompt.scores(read) for prompt, read in zip(self.prompts, values, strict=True)]
         try:
             first, *others = np.exp(tempered(scores, self.temperature))
@@ -196,10 +189,8 @@ class DecisionModel:
     def of(
         cls, facts: Mapping[str, Any], tokenize: Tokenize, detokenize: Detokenize
     ) -> DecisionModel | None:
-        """Read a decision model from its file. Return None for any other model.
-
-        `facts` is the field ``"model"`` of :meth:`Model.describe`. Errors name the file.
-        """
+        """Read a decision model from its file; None for any other model. `facts` is the field
+        ``"model"`` of :meth:`Model.describe`. Errors name the file."""
         path, named = facts.get("path"), facts.get("decision_type")
         if not path or not named:
             return None
@@ -332,10 +323,8 @@ def _temperature(name: str, value: Any) -> float:
 
 
 def fixed_labels(kind: str, tokens_of: TokensOf) -> list[OptionLabel]:
-    """Return A to Z and a to z ("letters"), or the 255 first of A to Z and AA to ZZ ("codes").
-
-    Labels that are not one token are left out; letters must be one token.
-    """
+    """Return A to Z and a to z ("letters", which must be one token), or the 255 first of A to Z and
+    AA to ZZ that are one token ("codes")."""
     codes = string.ascii_uppercase + string.ascii_lowercase if kind == "letters" else CODES
     labels = [OptionLabel(code, tuple(tokens_of(code))) for code in codes]
     single = [label for label in labels if len(label.tokens) == 1]

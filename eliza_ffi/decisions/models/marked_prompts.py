@@ -41,10 +41,8 @@ Change: TypeAlias = Callable[[str], str]
 
 @dataclass(frozen=True)
 class MarkedPrompt:
-    """Hold the tokens of a question's whole prompt, and the positions of the options' marks.
-
-    The answers are in the order shown. `column` is None if a query is compared with keys.
-    """
+    """Hold the tokens of a question's whole prompt, and the positions of the options' marks, in the
+    order shown. `column` is None if a query is compared with keys."""
 
     tokens: tuple[int, ...]
     marks: tuple[int, ...]
@@ -66,11 +64,9 @@ class MarkedPrompt:
 
 
 class MarkedFormat:
-    """The prompts of a type, with `tokenize` and `detokenize` for the text that a template writes.
-
-    `preamble` is the beginning of the template. ModelError is raised if the vocabulary has no mark,
-    or an entry of the file's metadata is missing.
-    """
+    """The prompts of a type, with `tokenize` and `detokenize` for the text of a template, which
+    begins with `preamble`. Raise ModelError if the vocabulary has no mark or the metadata lacks an
+    entry."""
 
     def __init__(
         self, type: str, tokenize: Tokenize, detokenize: Detokenize, metadata: Mapping[str, Any]
@@ -111,10 +107,8 @@ class MarkedFormat:
 
     def prompt(self, tokens: list[int], question: SystemoneQuestion) -> MarkedPrompt:
         """Return the prompt of a question, whose tokens the template wrote, cut as in training.
-
-        ChatTemplateError is raised if the template does not write the expected marks, and
-        ContextFullError if the options do not fit.
-        """
+        Raise ChatTemplateError for unexpected marks, and ContextFullError if the options do not
+        fit."""
         n, column, cut = len(question.options), COLUMNS.index(question.type), tokens
         if self._type != "kev":
             cut = self._with_short_head(cut, n) if self._type == "laya" else _joined(cut, n)
@@ -127,11 +121,8 @@ class MarkedFormat:
         return MarkedPrompt(tuple(cut), tuple(marks), None if self._type == "kev" else column)
 
     def _with_short_head(self, tokens: list[int], n: int) -> list[int]:
-        """Cut the question and the options of ``laya``.
-
-        The tokens are [CLS], the question, a separator, the options, each after a mark, a
-        separator, the input, and a separator.
-        """
+        """Cut the question and the options of ``laya``. The tokens are [CLS], the question, a
+        separator, the options, each after a mark, a separator, the input, and a separator."""
         marks, ends = _places(self._mark, tokens), _places(self._separator, tokens)
         after = [i for i in ends if marks and i > marks[-1]]
         begin = marks[0] - 1 if len(after) > 1 and after[-1] == len(tokens) - 1 else 0

@@ -30,10 +30,8 @@ def decision_model_of(session: Session) -> DecisionModel | None:
 
 
 def systemone_questions(questions: Sequence[AskedQuestion]) -> list[SystemoneQuestion]:
-    """Convert questions to the format that decision models require, with different ids.
-
-    The id is the question's name, or a number that is not a name.
-    """
+    """Convert questions to the format of decision models. The ids are names, or else unused
+    numbers."""
     taken = {question.name for question in questions}
     numbers = (str(i) for i in itertools.count() if str(i) not in taken)
     return [_converted(each, each.name or next(numbers)) for each in questions]

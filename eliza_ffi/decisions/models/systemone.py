@@ -19,12 +19,9 @@ MAX_NESTING = 40  # the template sandbox supports 50
 
 @dataclass(frozen=True)
 class SystemoneQuestion:
-    """Hold a question in the format of ``/v1/systemone``.
-
-    The options are pairs of a key and a description, which is any JSON. A noul has the keys
-    ``true`` and ``false``. A score has the keys ``0``, ``1``, ..., and its levels are the
-    descriptions.
-    """
+    """Hold a question in the format of ``/v1/systemone``. The options are pairs of a key and a
+    description, which is any JSON: ``true`` and ``false`` of a noul; ``0``, ``1``, ... of a score,
+    with its levels."""
 
     id: str
     type: SystemoneType
@@ -75,10 +72,8 @@ def read_state(input: Any) -> Any:
 
 
 def json_copy(value: Any, what: str = "the value", *, sort: bool = False, depth: int = 0) -> Any:
-    """Return a copy of JSON data that consists of plain lists and dicts, at most 40 levels deep.
-
-    `what` names the value in errors, and `depth` is its nesting depth in a larger value.
-    """
+    """Return a copy of JSON data of plain lists and dicts, at most 40 levels deep, `depth` of which
+    are above `value`. `what` names the value in errors."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and math.isfinite(value):
