@@ -110,6 +110,7 @@ class Skeleton:
 
     @property
     def n_spans(self) -> int:
+        """The number of spans."""
         return len(self.spans)
 
     @lazy_property
