@@ -122,4 +122,3 @@ ELIZA_TEST_API void eliza_test_walk_accept(void * walk, int32_t token) {
     w.choices != nullptr ? w.choices->accept(token) : w.text->accept(token);
 }
 ELIZA_TEST_API int eliza_test_walk_may_end(void * walk) { return static_cast<Walk *>(walk)->text->may_end() ? 1 : 0; }
-ELIZA_TEST_API int eliza_test_walk_is_over(void * walk) { return static_cast<Walk *>(walk)->text->is_over() ? 1 : 0; }

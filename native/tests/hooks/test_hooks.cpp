@@ -14,7 +14,6 @@
 #include "engine/model/model.h"
 #include "llama-cpp.h"
 #include "log.h"
-#include "sampling/gumbel.h"
 #include "sampling/sampler_chain.h"
 
 #define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))
@@ -112,8 +111,4 @@ ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settin
         std::snprintf(error_out, error_cap, "%s", error.what());
         return -1;
     }
-}
-
-ELIZA_TEST_API float eliza_test_gumbel_uniform(uint32_t position, uint32_t seed_offset, uint32_t token) {
-    return gumbel_uniform(position, seed_offset, token);
 }
