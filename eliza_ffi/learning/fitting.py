@@ -243,6 +243,8 @@ def calibrate(
     check_one_of("method", method, (*METHODS, "auto"))
     check_callback("progress", progress)
     check_callback("on_skip", on_skip)
+    if kept is not None:
+        check_kind("kept", kept, KeptScores, "KeptScores or None")
     warn = check_callback("on_warning", on_warning) or partial(logger.warning, "calibrate: %s")
     asked = as_questions(questions)
     untold: list[Any] = [(each, {}) for each in check_several("inputs", inputs, "a list of inputs")]

@@ -137,7 +137,7 @@ def _open_prompt(session: Session, prompt: AnyPrompt, think: int | Thinking) -> 
     Requests end the reasoning that a conversation's chat template begins. If the model is to write
     the reasoning, the prompt becomes tokens, which they do not change.
     """
-    return prompt_tokens(session, prompt) if think and n_thinking_tokens(think) else prompt
+    return prompt_tokens(session, prompt) if n_thinking_tokens(think) else prompt
 
 
 def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:

@@ -249,6 +249,7 @@ def valid_arguments(model: Model) -> dict[str, Any]:
         "mode": 0,
         "model": model,
         "n_embd": 128,
+        "n_keep": 1,
         "on_token": anything,
         "option": 0,
         "parameters": {},
