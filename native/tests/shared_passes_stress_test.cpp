@@ -226,17 +226,17 @@ private:
         std::vector<float> states(layers.size() * 2 * n_embd);
         ErrorText error;
         if (telling_ == Telling::with_everything) {
-            EXPECT_EQ(eliza_inference_llm_stream_request_states(stream_.get(), layers.data(), layers.size(),
-                                                                ranges.data(), 2, states.data(), states.size(),
-                                                                error.out()),
-                      0)
+            EXPECT_EQ(
+                eliza_inference_llm_stream_request_states(stream_.get(), layers.data(), layers.size(), ranges.data(), 2,
+                                                          states.data(), states.size(), error.out()),
+                0)
                 << error.text();
         } else {
             const StreamHandle other = open(context_, full_precision_config());
-            EXPECT_EQ(eliza_inference_llm_stream_pooled_states(other.get(), text_.data(), n, 0, layers.data(),
-                                                               layers.size(), ranges.data(), 2, states.data(),
-                                                               states.size(), error.out()),
-                      0)
+            EXPECT_EQ(
+                eliza_inference_llm_stream_pooled_states(other.get(), text_.data(), n, 0, layers.data(), layers.size(),
+                                                         ranges.data(), 2, states.data(), states.size(), error.out()),
+                0)
                 << error.text();
         }
         std::vector<double> scores(6);

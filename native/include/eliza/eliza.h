@@ -25,7 +25,8 @@
  *   - A handle is an opaque number with the type of a pointer. Never dereference it. Handles are not reused,
  *     so a call with a closed handle is rejected.
  *   - Any number of threads may use one context at the same time.
- *   - No exception leaves the library. No argument aborts the process, unless memory runs out (docs/explanation/security.md).
+ *   - No exception leaves the library. No argument aborts the process, unless memory runs out
+ * (docs/explanation/security.md).
  *   - Within a major version, functions are only added. A struct whose size the program passes, as a field or as an
  *     argument, may get more fields at its end. All other structs never change.
  *
