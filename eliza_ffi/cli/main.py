@@ -11,7 +11,6 @@ import difflib
 import errno
 import io
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -140,7 +139,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
-    known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parser.format_help())
+    shown = (each for each in parser._actions if each.help is not argparse.SUPPRESS)
+    known = [flag for each in shown for flag in each.option_strings]
     if argument.startswith("-"):
         argument = argument.partition("=")[0]  # without the value, which may be a key
     elif "--prompt" in known:

@@ -667,7 +667,10 @@ def flags() -> dict[str, dict[str, argparse.Action]]:
     return found
 
 
-SHARED = {flag: of for flag, of in flags().items() if len(of) > 1}
+OWN_MEANINGS = {"--learn"}
+"""A table learns from its rows, a server from the labels in files."""
+
+SHARED = {flag: of for flag, of in flags().items() if len(of) > 1 and flag not in OWN_MEANINGS}
 
 OWN_VALUES = {"--mode"}
 """Flags with a list of values that differs between commands."""

@@ -117,7 +117,7 @@ def test_the_prior_uses_the_slot_and_the_cache_of_the_decisions(
         path = tmp_path / "in.csv"
         path.write_text("\n".join(["body", *(f'"{each}"' for each in INPUTS)]))
         rows = RowDecider(plain_model, "body", questions, settings, INPUTS)
-        rows.begin(open_table(path), None, 0, 0)
+        rows.begin(open_table(path), None)
         assert len(configs) >= len(INPUTS)
         assert all(each.error is None for each in rows.decide_rows(open_table(path).rows()))
     used = {(config.slot_id, config.cache_type_k, config.cache_type_v) for config in configs}

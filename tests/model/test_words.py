@@ -55,6 +55,10 @@ CALLS: dict[str, tuple[str, Callable[[Model, str], Any]]] = {
     },
     "prior of many": ("inputs", lambda m, word: m.decide_many(["x"], TEAM, prior=word)),
     "prior of evaluate": ("options", lambda m, w: evaluate(m, TEAM, EXAMPLES, prior=w)),
+    "target": (
+        "accuracy",
+        lambda m, w: calibrate(eliza_ffi.Cascade([m]), TEAM, EXAMPLES, target=w),  # type: ignore
+    ),
     "method": ("temperature", lambda m, w: calibrate(m, TEAM, EXAMPLES, method=w)),  # type: ignore
     "method of fit": ("head", lambda m, w: Classifier(m, **FEW, method=w).fit(["x"], ["a"])),
     "on_error": ("row", lambda m, w: Classifier(m, **FEW, on_error=w).predict(["x"])),

@@ -208,7 +208,7 @@ def test_a_failure_before_the_first_span_is_not_wrapped(call: str) -> None:
     binding = FillingBinding(failures={call: ContextFullError("too long")})
     with pytest.raises(ContextFullError, match="too long"):
         run(binding, args_of(SKELETON))
-    assert binding.running == {}
+    assert "close" in binding.calls or call == "open"  # no stream stays open
 
 
 @pytest.mark.parametrize("text", ["REPL", "reply", ""])
