@@ -25,7 +25,6 @@ first one certifies nothing. The agreement needs only the first one. As for
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -48,9 +47,9 @@ from ..evidence.cascade import (
     Target,
     default_weights,
 )
-from ..evidence.certificates import MAX_NEEDED, inner_fraction
+from ..evidence.certificates import inner_fraction
 from .examples import OnSkip, Progress
-from .thresholds import GRID, STARTS, is_bounded
+from .thresholds import GRID, STARTS, is_bounded, rows_needed
 from .weights import fit_weights
 
 Bools = NDArray[np.bool_]
@@ -269,7 +268,7 @@ class Walk:
                 for wrong, n in self._numbers(threshold, abstains):
                     best = max(best, 1 - wrong / n if n else 0.0)
                     share, rate = (n / total, wrong / n) if n else (float(not total), 0.0)
-                    parts.append(_needed(share, rate, 1 - at, level))
+                    parts.append(rows_needed(share, rate, 1 - at, level))
                 if None not in parts:
                     needed.append(max(each or 0 for each in parts))
         what = f"no threshold keeps a target of {at:.1%} with {confidence:.0%} confidence"
@@ -279,17 +278,6 @@ class Walk:
             f"{what}, and no number of rows would do: the best share on these rows is {best:.1%}; "
             "give a lower target or a better source"
         )
-
-
-def _needed(share: float, rate: float, risk: float, level: float) -> int | None:
-    """Return how many rows would do if this share of them counts, and this rate of it misses."""
-
-    def is_enough(rows: int) -> bool:
-        return is_bounded(rate * share * rows, share * rows, risk, level)
-
-    if rate >= risk or not is_enough(MAX_NEEDED):
-        return None
-    return bisect_left(range(MAX_NEEDED), True, key=is_enough)
 
 
 def _place(question: AskedQuestion, target: Target, option: Any) -> int | None:

@@ -324,17 +324,25 @@ def _needed(
     """
     starts = [GRID.index(start) for start in STARTS]
     observed = [(above[i] / n, wrong_above[i] / above[i]) for i in starts if above[i]]
-    needed = []
-    for share, rate in observed if n else [(1.0, 0.0)]:
-        if rate >= risk:
-            continue
+    each = [
+        rows_needed(share, rate, risk, level, n + 1)
+        for share, rate in (observed if n else [(1.0, 0.0)])
+    ]
+    return min((rows for rows in each if rows is not None), default=None)
 
-        def is_enough(rows: int, share: float = share, rate: float = rate) -> bool:
-            return is_bounded(rate * share * rows, share * rows, risk, level)
 
-        if is_enough(MAX_NEEDED):
-            needed.append(n + 1 + bisect_left(range(n + 1, MAX_NEEDED), True, key=is_enough))
-    return min(needed, default=None)
+def rows_needed(share: float, rate: float, risk: float, level: float, least: int = 0) -> int | None:
+    """Return how many rows, at least `least`, show that the error rate is at most `risk`.
+
+    This share of the rows counts, and this rate of the counted rows is wrong. None: no number does.
+    """
+
+    def is_enough(rows: int) -> bool:
+        return is_bounded(rate * share * rows, share * rows, risk, level)
+
+    if rate >= risk or not is_enough(MAX_NEEDED):
+        return None
+    return least + bisect_left(range(least, MAX_NEEDED), True, key=is_enough)
 
 
 def _count_above(probabilities: Array) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from served import DECISIONS, SYSTEMONE, ask, check_documented, rejected
+from team_examples import EXAMPLES
 
 from eliza_ffi import Model, cli
 from eliza_ffi.decisions import Choice
@@ -37,14 +38,6 @@ QUESTIONS = {
         "criteria": {"billing": "payments", "technical": "the product"},
     }
 }
-BILLING = ["I was charged twice", "Refund my money", "The invoice is wrong", "My card was declined"]
-TECHNICAL = ["The app crashes", "Error on startup", "I cannot log in", "The screen is blank"]
-EXAMPLES = [
-    (f"{text}{end}", team)
-    for end in (".", "!", " today.", " again.", " since May.", " - please help.")
-    for team, texts in (("billing", BILLING), ("technical", TECHNICAL))
-    for text in texts
-]
 
 
 @pytest.fixture

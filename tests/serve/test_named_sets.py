@@ -13,6 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from served import DECISIONS, SYSTEMONE, ask, rejected, served
+from team_examples import BILLING, EXAMPLES, TECHNICAL
 
 from eliza_ffi import Model, cli
 from eliza_ffi.decisions import Choice, Predicate
@@ -24,14 +25,6 @@ from eliza_ffi.library.loading import Library
 BATCH = "/v1/decisions/batch"
 
 TEAM = Choice("Which team?", {"billing": "payments", "technical": "the product"}, name="team")
-BILLING = ["I was charged twice", "Refund my money", "The invoice is wrong", "My card was declined"]
-TECHNICAL = ["The app crashes", "Error on startup", "I cannot log in", "The screen is blank"]
-EXAMPLES = [
-    (f"{text}{end}", team)
-    for end in (".", "!", " today.", " again.", " since May.", " - please help.")
-    for team, texts in (("billing", BILLING), ("technical", TECHNICAL))
-    for text in texts
-]
 OTHERS = {"urgent": {"type": "predicate", "instructions": "The writer needs an answer today."}}
 
 
