@@ -153,8 +153,9 @@ def run(subject: Subject, models: Mapping[str, Path], effort: ChoiceEffort) -> d
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return a description of the devices and the models, and the table."""
-    cells = results["cells"]
+    """Return a description of the devices, and the table of the smallest and largest vocabulary."""
+    by_size = sorted(results["cells"], key=lambda cell: cell["n_vocab"])
+    cells = by_size[:: max(len(by_size) - 1, 1)]
     places = {f"{p['device']} ({p['description']})" for cell in cells for p in cell["placement"]}
     rounds = min(each["rounds"] for cell in cells for each in cell["ways"].values())
     intro = (

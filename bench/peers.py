@@ -20,7 +20,6 @@ from page_tables import markdown_table, number
 
 from .choosing.cells import (
     AUTO,
-    GRAMMAR_FIRST,
     GRAMMAR_LAST,
     LLGUIDANCE,
     XGRAMMAR,
@@ -36,7 +35,7 @@ CHOICES = (3, 30, 300)
 """Numbers of labels."""
 
 N_PROMPTS = 3
-THEIRS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR)
+THEIRS = (GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR)
 EFFORT = ChoiceEffort(repeat=15, budget=1.5)
 
 

@@ -253,7 +253,7 @@ def run(subjects: Sequence[RankSubject]) -> dict[str, Any]:
 
 
 def markdown(results: Mapping[str, Any]) -> str:
-    """Return the table."""
+    """Return the table, without the names that the embedded model ranks."""
     rows = [
         [
             f"{cell['model']}, {cell['labels']}",
@@ -263,6 +263,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             f"{cell['ways'][RANK]['passes']:g}",
         ]
         for cell in results["cells"]
+        if (cell["model"], cell["kind"]) != (EMBEDDED.name, "names")
     ]
     head = ["model, labels", "prepare once", *WAYS, "all scores / rank", "passes of rank"]
     return pages.page_of(

@@ -16,11 +16,20 @@ from .methods import DEFAULT
 
 Cell = dict[str, Any]
 
+ONLY_IN_PICTURES = (", 300 labels", ", 1000 inputs")
+"""How the names of methods end that tables leave out: they hardly differ from the row above."""
+
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return a table for each model: accuracy by data set, and means over the data sets."""
+    """Return a table for each model: accuracy by data set, and means over the data sets.
+
+    Methods that lack a data set are left out. So are methods with labelled examples, if there are
+    others, because their own results have more samples.
+    """
     parts = [f"Last run: {machine_line(results['machine'])} {versions_of(results['peers'])}."]
-    for model, cells in _groups(results["cells"], "model").items():
+    shown = [cell for cell in results["cells"] if not cell["method"].endswith(ONLY_IN_PICTURES)]
+    shown = [cell for cell in shown if not cell["method"].endswith(" labels")] or shown
+    for model, cells in _groups(shown, "model").items():
         parts += [f"**{model}**", _table(_measured(cells))]
     return page_of(*parts)
 
@@ -95,14 +104,13 @@ def _table(cells: Sequence[Cell]) -> str:
     rows = []
     for name, of_method in _groups(cells, "method").items():
         by_data = _groups(of_method, "data")
-        shares = [
-            _share(_mean_accuracy(by_data[name])) if name in by_data else "-" for name in data_sets
-        ]
+        if len(by_data) < len(data_sets):
+            continue
+        shares = [_share(_mean_accuracy(by_data[name])) for name in data_sets]
         mean = _mean_of(of_method)
         means = [mean("accuracy", _share), mean("nll", number), mean("ece", _share)]
         means += [mean("cpu_ms", number)]
-        is_complete = len(by_data) == len(data_sets)
-        rows.append([_shown(name), *shares, *(means if is_complete else "----")])
+        rows.append([_shown(name), *shares, *means])
     head = ["method", *data_sets, "mean", "NLL", "ECE", "CPU ms"]
     return markdown_table(head, rows)
 

@@ -281,7 +281,7 @@ def _servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
 
 
 def tables_of_chat(results: dict[str, Any]) -> str:
-    """Return the figures as three tables."""
+    """Return the figures as two tables."""
     names, ratio_head = SERVERS, [f"{OURS} / {THEIRS}", f"{OURS} / {ONE_CACHE}"]
     cells, arriving = results["cells"], results["arriving"]
 
@@ -290,7 +290,6 @@ def tables_of_chat(results: dict[str, Any]) -> str:
         return [label, *by_method(ways, names, show), *(cell for each in shares for cell in each)]
 
     rates = [row(str(each["clients"]), each["ways"], _rate, each["times_theirs"]) for each in cells]
-    first = [row(str(each["clients"]), each["ways"], _times) for each in cells]
     text, others = (
         "first text of another request, p50, p99 in ms",
         "tokens per second of the others",
@@ -303,7 +302,6 @@ def tables_of_chat(results: dict[str, Any]) -> str:
     return "\n\n".join(
         (
             markdown_table(["tokens per second of N clients", *names, *ratio_head], rates),
-            markdown_table(["first text of N clients, p50, p99 in ms", *names], first),
             markdown_table([while_streaming, *names, *ratio_head], late),
         )
     )
