@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decisions.prompt_tokens import QuestionPrompt
+from ..library.protocol import Hidden
 from ..session.requests import Request
-from ..session.scoring import Hidden, ScoredPrompt
+from ..session.scoring import ScoredPrompt
 
 if TYPE_CHECKING:
     from ..session.session import Session

@@ -46,6 +46,7 @@ from .cffi_values import (
     CallbackState,
     CffiStream,
     c_string,
+    config_struct,
     progress_callback,
     token_array,
     token_callback,
@@ -56,8 +57,10 @@ from .loading import Library
 from .log_lines import interrupts, raise_interrupt
 from .protocol import (
     Chosen,
+    Decided,
     EndingScores,
     EotScore,
+    Hidden,
     PreparedChoices,
     ProgressCallback,
     Ranking,
@@ -102,6 +105,7 @@ MAX_EMBD = 2**20
 RANGE = "a (begin, end) tuple"
 
 ENDINGS = "a list of (tokens, PreparedChoices) tuples"
+DECISION = "a Decision, as decision() returns it"
 
 RANK_LEGAL, RANK_JOINT = 0, 1
 NO_PASSES = -1
@@ -254,12 +258,8 @@ class CffiBinding:
         self._check_ctx(ctx)
         self.library.forward_log_lines()
         check_kind("config", config, StreamConfig, "a StreamConfig")
-        if any(self._cache_types):
-            type_k, type_v = self._cache_types
-            type_k, type_v = config.cache_type_k or type_k, config.cache_type_v or type_v
-            config = replace(config, cache_type_k=type_k, cache_type_v=type_v)
         stream = self._dialect.new_stream(ctx)
-        struct, _alive = self._dialect.config(config, context_size)
+        struct, _alive = self._dialect.config(self._with_cache_types(config), context_size)
         error = self._ffi.new("char **")
         lib = self._lib
         if not stream.open(
@@ -283,6 +283,14 @@ class CffiBinding:
             self.close(stream)
             raise
         return stream
+
+    def _with_cache_types(self, config: StreamConfig) -> StreamConfig:
+        """Return a configuration with the default types of the KV cache where it names none."""
+        if not any(self._cache_types):
+            return config
+        type_k, type_v = self._cache_types
+        type_k, type_v = config.cache_type_k or type_k, config.cache_type_v or type_v
+        return replace(config, cache_type_k=type_k, cache_type_v=type_v)
 
     def close(self, stream: CffiStream) -> None:
         """Close a stream and free its slot. Closing a stream twice is allowed."""
@@ -496,44 +504,6 @@ class CffiBinding:
         self._call_on(stream, "llm_stream_prefill_logprobs", doing, ids, n, *out)
         return logprobs
 
-    def pooled_states(
-        self,
-        stream: CffiStream,
-        tokens: Tokens,
-        layers: Sequence[int],
-        ranges: Sequence[tuple[int, int]],
-        n_embd: int,
-        n_kept: int = 0,
-    ) -> NDArray[np.float32]:
-        """Return means of hidden states of tokens as if they followed the stream's tokens.
-
-        `layers` are ascending. Layer i is the input of block i, counted from 0; the model's number
-        of layers is the output of the final norm. Each range has the indices of its first token and
-        of the token after its last one. The states have `n_embd` values: the result is an array of
-        float32, shape [n_layers, n_ranges, n_embd]. The first `n_kept` tokens stay in the KV cache
-        for later calls.
-        """
-        ids, n_kept = self._ids(tokens), check_whole("n_kept", n_kept, 0, MAX_TOKENS)
-        call = stream, "llm_stream_pooled_states", f"read hidden states of {ids[1]} tokens"
-        return self._states(*call, (*ids, n_kept), layers, self._ranges(ranges, ids[1]), n_embd)
-
-    def request_states(
-        self,
-        stream: CffiStream,
-        layers: Sequence[int],
-        ranges: Sequence[tuple[int, int]],
-        n_embd: int,
-    ) -> NDArray[np.float32]:
-        """Return an array that the stream's next `score_endings` fills as `pooled_states` would.
-
-        The ranges are of the tokens that the stream has now. The passes that compute the scores
-        also compute the states.
-        """
-        call = stream, "llm_stream_request_states", "request hidden states"
-        states = self._states(*call, (), layers, self._ranges(ranges, MAX_TOKENS), n_embd)
-        stream.requested = states  # the library writes to it
-        return states
-
     def _ranges(self, ranges: Sequence[tuple[int, int]], n_tokens: int) -> tuple[Any, int]:
         pairs = check_each("ranges", ranges, (tuple, list), RANGE)
         if not pairs:
@@ -544,25 +514,6 @@ class CffiBinding:
                 raise wrong(f"ranges[{i}]", RANGE, pair)
             bounds[i] = [check_whole(f"ranges[{i}]", at, 0, n_tokens) for at in pair]
         return self._ffi.from_buffer("uint64_t[]", bounds), len(bounds)
-
-    def _states(
-        self,
-        stream: CffiStream,
-        name: str,
-        doing: str,
-        of: tuple[Any, ...],
-        layers: Sequence[int],
-        ranges: tuple[Any, int],
-        n_embd: int,
-    ) -> NDArray[np.float32]:
-        """Call a function that writes means of states; `of` has its arguments before the layers."""
-        listed = check_several("layers", layers, "a list of whole numbers")
-        numbers = [check_whole(f"layers[{i}]", n, 1, MAX_LAYERS) for i, n in enumerate(listed)]
-        n_embd = check_whole("n_embd", n_embd, 1, MAX_EMBD)
-        states = np.empty((len(numbers), ranges[1], n_embd), np.float32)
-        out = self._ffi.from_buffer("float[]", states, require_writable=True), states.size
-        self._call_on(stream, name, doing, *of, *self._ids(numbers), *ranges, *out)
-        return states
 
     def _ids(self, tokens: Tokens, name: str = "tokens") -> tuple[Any, int]:
         """Return whole numbers as a C array, which keeps them alive, and its length."""
@@ -758,41 +709,66 @@ class CffiBinding:
         `allowed_probability` say whether to compute these fields of the result, which need the
         logits of the whole vocabulary.
         """
-        full = check_flag("full", full)
-        allowed_probability = check_flag("allowed_probability", allowed_probability)
-        check_several("endings", endings, ENDINGS)
-        endings = tuple(endings)
-        structs = self._ffi.new("eliza_ending_t[]", len(endings))
-        arrays = []
-        for ending, pair in zip(structs, endings, strict=True):
-            if not (isinstance(pair, tuple) and len(pair) == 2):
-                raise wrong("endings", ENDINGS, endings)
-            arrays.append(self._set_ending(ending, *pair))
-        sizes = [choices.n for _, choices in endings]
-        constrained = np.zeros(sum(sizes), dtype=np.float64)
-        of_full = np.zeros(len(constrained) if full else 0, dtype=np.float64)
-        allowed = np.zeros(len(endings) if allowed_probability else 0, dtype=np.float64)
-
-        def out(array: NDArray[np.float64]) -> Any:
-            return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
-
+        scored = _Endings(self, endings, full, allowed_probability)
         self._call_on(
             stream,
             "llm_stream_score_endings",
-            f"score {len(endings)} endings",
-            *(structs, len(endings)),
-            *(out(constrained), out(of_full), out(allowed), len(constrained)),
+            f"score {len(scored.structs)} endings",
+            *(scored.structs, len(scored.structs), *scored.outputs, scored.n),
         )
-        ends = np.cumsum(sizes)[:-1]
-        full_of = np.split(of_full, ends) if full else None
-        return tuple(
-            EndingScores(
-                of_ending,
-                None if full_of is None else full_of[i],
-                float(allowed[i]) if allowed_probability else None,
-            )
-            for i, of_ending in enumerate(np.split(constrained, ends))
-        )
+        return scored.scores()
+
+    def decision(
+        self,
+        config: StreamConfig,
+        tokens: Tokens,
+        endings: Sequence[tuple[Tokens, PreparedChoices]] = (),
+        *,
+        full: bool = False,
+        allowed_probability: bool = False,
+        hidden: Hidden | None = None,
+    ) -> Decision:
+        """Return a decision for :meth:`decide`: a prompt, and what to compute after it.
+
+        `config` has the slot and the cache. `endings`, `full` and `allowed_probability` are as in
+        :meth:`score_endings`. Without endings, `hidden` must have the hidden states to read.
+        """
+        check_kind("config", config, StreamConfig, "a StreamConfig")
+        struct = self._ffi.new("eliza_decide_t *")
+        struct.size = self._ffi.sizeof("eliza_decide_t")
+        struct.tokens, struct.n_tokens = ids = self._ids(tokens)
+        struct.config, _ = owned = config_struct(self._with_cache_types(config))
+        scored = _Endings(self, endings, full, allowed_probability)
+        struct.endings, struct.n_endings, struct.cap = scored.structs, len(scored.structs), scored.n
+        struct.legal_out, struct.joint_out, struct.option_mass_out = scored.outputs
+        states: NDArray[np.float32] | None = None
+        alive: tuple[Any, ...] = ()
+        if hidden is not None:
+            check_kind("hidden", hidden, Hidden, "a Hidden or None")
+            listed = check_several("layers", hidden.layers, "a list of whole numbers")
+            layers = [check_whole(f"layers[{i}]", n, 1, MAX_LAYERS) for i, n in enumerate(listed)]
+            n_embd = check_whole("n_embd", hidden.n_embd, 1, MAX_EMBD)
+            states = np.empty((len(layers), len(hidden.ranges), n_embd), np.float32)
+            alive = self._ids(layers), self._ranges(hidden.ranges, struct.n_tokens)
+            struct.layers, struct.n_layers = alive[0]
+            struct.ranges, struct.n_ranges = alive[1]
+            struct.states_out = self._ffi.from_buffer("float[]", states, require_writable=True)
+            struct.n_kept = check_whole("n_kept", hidden.n_kept, 0, MAX_TOKENS)
+            struct.states_cap = states.size
+        return Decision(struct, scored, states, (ids, owned, alive))
+
+    def decide(self, ctx: Any, decision: Decision) -> Decided:
+        """Read the prompt of a decision, and score the choices after all its endings together."""
+        struct = check_kind("decision", decision, Decision, DECISION).struct
+        self._call("decide", f"decide after {struct.n_tokens} tokens", ctx, struct)
+        passes, n_cached = struct.forward_passes, struct.tokens_cached
+        return Decided(decision.scored.scores(), decision.states, passes, n_cached)
+
+    def cancel_decision(self, ctx: Any, decision: Decision) -> None:
+        """Stop a decision, even one that has not begun. Any thread may call this."""
+        self._check_ctx(ctx)
+        struct = check_kind("decision", decision, Decision, DECISION).struct
+        self._functions["cancel_decide"](ctx, struct)
 
     def rank(
         self,
@@ -1167,6 +1143,58 @@ class CffiBinding:
             return ""
         pointer = self._lib.eliza_inference_last_error(stream.pointer)
         return self._ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+
+
+class _Endings:
+    """The C structs of endings, and the arrays for their scores."""
+
+    def __init__(
+        self,
+        binding: CffiBinding,
+        endings: Sequence[tuple[Tokens, PreparedChoices]],
+        full: bool,
+        allowed_probability: bool,
+    ) -> None:
+        check_flag("full", full)
+        check_flag("allowed_probability", allowed_probability)
+        pairs = tuple(check_several("endings", endings, ENDINGS))
+        ffi = binding._ffi
+        self.structs = ffi.new("eliza_ending_t[]", len(pairs))
+        self._sizes, self._alive = [], []
+        for ending, pair in zip(self.structs, pairs, strict=True):
+            if not (isinstance(pair, tuple) and len(pair) == 2):
+                raise wrong("endings", ENDINGS, endings)
+            tokens, choices = pair
+            self._alive.append(binding._set_ending(ending, tokens, choices))
+            self._sizes.append(choices.n)
+        self.n = sum(self._sizes)
+        self._constrained = np.zeros(self.n)
+        self._full = np.zeros(self.n) if full else None
+        self._allowed = np.zeros(len(pairs)) if allowed_probability else None
+        arrays = self._constrained, self._full, self._allowed
+        self.outputs = [
+            ffi.NULL if not len(pairs) or array is None else ffi.from_buffer("double[]", array)
+            for array in arrays
+        ]
+
+    def scores(self) -> tuple[EndingScores, ...]:
+        """Return the scores that the library has written, for each ending."""
+        begin, found = 0, []
+        for i, size in enumerate(self._sizes):
+            part = slice(begin, begin := begin + size)
+            full = None if self._full is None else self._full[part]
+            allowed = None if self._allowed is None else float(self._allowed[i])
+            found.append(EndingScores(self._constrained[part], full, allowed))
+        return tuple(found)
+
+
+class Decision:
+    """A request of :meth:`CffiBinding.decide`, and the arrays that its struct points to."""
+
+    def __init__(
+        self, struct: Any, scored: _Endings, states: NDArray[np.float32] | None, alive: Any
+    ) -> None:
+        self.struct, self.scored, self.states, self._alive = struct, scored, states, alive
 
 
 def _span_result(facts: Mapping[str, Any]) -> SpanResult:

@@ -78,7 +78,6 @@ class CffiStream:
         "drafted",
         "error",
         "pointer",
-        "requested",
         "text",
         "text_cap",
         "tokens",
@@ -89,7 +88,6 @@ class CffiStream:
         ffi, _ = header_ffi()
         self.ctx = ctx
         self.pointer = ffi.NULL
-        self.requested: Any = None  # the array of `request_states`
         self._owner: list[Any] = []
         self.tokens = ffi.new("int32_t[]", MAX_TOKENS_PER_PULL)
         self.count = ffi.new("size_t *")

@@ -37,7 +37,14 @@ TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
 C_TYPES = (
     *("char **", "char *[]", "char[]", "double *", "double[]", "eliza_choice_t *"),
-    *("eliza_ending_t *", "eliza_ending_t[]", "eliza_finish_reason", "eliza_llm_stream_config_t"),
+    *(
+        "eliza_decide_t",
+        "eliza_decide_t *",
+        "eliza_ending_t *",
+        "eliza_ending_t[]",
+        "eliza_finish_reason",
+        "eliza_llm_stream_config_t",
+    ),
     *("eliza_llm_stream_config_t *", "eliza_llm_stream_stats_t", "eliza_llm_stream_stats_t *"),
     *("eliza_log_callback", "eliza_progress_callback", "eliza_rank_options_t"),
     *("eliza_rank_options_t *", "eliza_ranked_t[]", "eliza_ranking_t *", "eliza_strategy"),

@@ -223,6 +223,30 @@ class EndingScores:
     allowed_probability: float | None = None
 
 
+@dataclass(frozen=True)
+class Hidden:
+    """Means of hidden states over ranges of a prompt's tokens to read.
+
+    Layer i is the input of block i, counted from 0; the model's number of layers is the output of
+    the final norm. If the prompt has endings, the passes that score them read the states, too.
+    """
+
+    layers: tuple[int, ...]  # ascending
+    ranges: tuple[tuple[int, int], ...]  # the first token, and the one after the last token
+    n_embd: int  # the number of values in a hidden state of the model
+    n_kept: int = 0  # the first tokens, which stay in the KV cache for prompts that begin with them
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """The results of a decision."""
+
+    scores: tuple[EndingScores, ...]
+    hidden: NDArray[np.float32] | None  # shape [n_layers, n_ranges, n_embd]
+    forward_passes: int
+    cached_tokens: int  # the number of prompt tokens found in the KV cache
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """The most probable choices, or groups of choices, the most probable first."""

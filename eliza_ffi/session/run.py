@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import short_repr
 from ..errors import ElizaError, GenerationCancelledError
-from ..library.binding import CffiBinding
-from ..library.protocol import PreparedChoices, StreamConfig, StreamStats, Tokens
+from ..library.binding import CffiBinding, Decision
+from ..library.protocol import Decided, PreparedChoices, StreamConfig, StreamStats, Tokens
 
 Step = TypeVar("Step")
 Result = TypeVar("Result")
@@ -75,7 +75,7 @@ class Run(Generic[Step]):
         self.at_most = at_most
         self._steps = steps
         self._lock = threading.Lock()
-        self._stream: Any = None
+        self._stop: Callable[[], None] | None = None  # stops the running native calls
         self._is_cancelled = False
         self.unfinished: StreamStats | None = None
         """The counters of a stream that ended early: by an error, a cancel or its caller."""
@@ -97,9 +97,7 @@ class Run(Generic[Step]):
         binding = self.binding
         stream = binding.open(self.model.ctx, config)
         try:
-            with self._lock:
-                self._stream = stream
-            self.check()
+            self._begin(partial(binding.cancel, stream))
             if sampling is not None:
                 binding.set_sampling(stream, sampling)
             if prompt is not None:
@@ -113,6 +111,20 @@ class Run(Generic[Step]):
         finally:
             self.end()
             binding.close(stream)
+
+    def decide(self, decision: Decision, n_tokens: int) -> Decided:
+        """Make a decision that :meth:`cancel` stops; `n_tokens` is as for :meth:`call`."""
+        context = self.model.ctx
+        self._begin(partial(self.binding.cancel_decision, context, decision))
+        try:
+            return self.call(partial(self.binding.decide, context, decision), n_tokens)
+        finally:
+            self.end()
+
+    def _begin(self, stop: Callable[[], None]) -> None:
+        with self._lock:
+            self._stop = stop
+        self.check()
 
     def name_label(self, error: ElizaError, *labels: tuple[int, Any]) -> None:
         """Raise an error that names the longest label, if labels do not fit into the context.
@@ -176,8 +188,8 @@ class Run(Generic[Step]):
         # The lock keeps the stream open between the check and the call.
         with self._lock:
             self._is_cancelled = True
-            if self._stream is not None:
-                self.binding.cancel(self._stream)
+            if self._stop is not None:
+                self._stop()
 
     def check(self) -> None:
         """Raise GenerationCancelledError if the request was cancelled."""
@@ -187,4 +199,4 @@ class Run(Generic[Step]):
     def end(self) -> None:
         """Make `cancel` ineffective: the remaining calls are short and must not be interrupted."""
         with self._lock:
-            self._stream = None
+            self._stop = None

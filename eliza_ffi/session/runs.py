@@ -31,7 +31,14 @@ from ..errors import (
 )
 from ..library.abi import PREFIX
 from ..library.binding import EotScore
-from ..library.protocol import STOP_AT_LEAF, PreparedChoices, StreamConfig, StreamStep, Tokens
+from ..library.protocol import (
+    STOP_AT_LEAF,
+    Hidden,
+    PreparedChoices,
+    StreamConfig,
+    StreamStep,
+    Tokens,
+)
 from ..structured.fill_result import FilledSpan, FillResult, PartialField
 from ..structured.shape import Shape, is_shape
 from .filling import Filling
@@ -409,10 +416,10 @@ def hidden_states_run(
         ranges = [(0, len(tokens))]
 
     def steps(run: Run[Any]) -> Generator[NDArray[np.float32], None, None]:
-        with run.opened(request) as stream:
-            read = session.binding.pooled_states
-            call = partial(read, stream, tokens, ascending, ranges, n_embd, n_kept)
-            found = run.call(call, len(tokens))
+        hidden = Hidden(tuple(ascending), tuple(ranges), n_embd, n_kept)
+        decision = session.binding.decision(request, tokens, hidden=hidden)
+        found = run.decide(decision, len(tokens)).hidden
+        assert found is not None
         yield found[[ascending.index(layer) for layer in wanted]]
 
     return Run(session, steps, slot_id=request.slot_id)

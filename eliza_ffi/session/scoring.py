@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContextFullError, TokenTrieError
-from ..library.binding import CffiBinding
 from ..library.protocol import (
     EndingScores,
+    Hidden,
     PreparedChoices,
     Ranking,
     Tokens,
@@ -36,19 +36,6 @@ class Ending:
     lead: str = ""  # spaces that each label begins with, because they have no tokens before it
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """Means of hidden states over ranges of a prompt's tokens to read.
-
-    If the prompt has endings, the passes that score them read the states, too.
-    """
-
-    layers: tuple[int, ...]  # ascending, as in :meth:`eliza_ffi.Model.hidden_states`
-    ranges: tuple[tuple[int, int], ...]  # the first token, and the one after the last token
-    n_embd: int  # the number of values in a hidden state of the model
-    n_kept: int = 0  # the first tokens, which stay in the KV cache for prompts that begin with them
-
-
 @dataclass(frozen=True, eq=False)
 class ScoredPrompt:
     """A prompt, and the endings to score after it."""
@@ -63,7 +50,7 @@ class ScoredPrompt:
     @property
     def n_tokens(self) -> int:
         """The number of tokens of the prompt and all endings, without labels."""
-        n_endings = sum(len(ending.tokens) for ending in self.endings)
+        n_endings = sum([len(ending.tokens) for ending in self.endings])
         return len(self.generation.prompt_tokens) + n_endings
 
 
@@ -129,12 +116,18 @@ class Scoring:
                 counts.forward_passes = -1
         for prompt in self.args.prompts:
             counts.begin(prompt)
-            if prompt.hidden is not None and not prompt.endings:
-                hidden.append(self._read_hidden(prompt, prompt.hidden, counts))
             if prompt.positions:
                 hidden.append(self._read_rows(prompt, counts))
-            if prompt.endings:
-                hidden += self._score(prompt, counts, scores, rankings)
+            try:
+                states = self._decide(prompt, counts, scores)
+                self._search(prompt, counts, rankings)
+            except (ContextFullError, TokenTrieError) as error:
+                n_prompt = len(prompt.generation.prompt_tokens)
+                labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
+                self._run.name_label(error, *labels)
+                raise
+            if states is not None:
+                hidden.append(states)
         return ScoreResult(
             tuple(scores),
             counts.prompt_tokens,
@@ -145,24 +138,6 @@ class Scoring:
             evidence,
         )
 
-    def _read_hidden(
-        self, prompt: ScoredPrompt, hidden: Hidden, counts: _Counts
-    ) -> NDArray[np.float32]:
-        tokens = prompt.generation.prompt_tokens
-        with self._run.opened(prompt.generation) as stream:
-            read = partial(
-                self._binding.pooled_states,
-                stream,
-                tokens,
-                hidden.layers,
-                hidden.ranges,
-                hidden.n_embd,
-                hidden.n_kept,
-            )
-            found = self._run.call(read, len(tokens))
-            counts.add(self._binding, stream)
-        return found
-
     def _read_rows(self, prompt: ScoredPrompt, counts: _Counts) -> NDArray[np.float32]:
         run, tokens = self._run, prompt.generation.prompt_tokens
         run.check()
@@ -170,52 +145,43 @@ class Scoring:
         read = partial(self._binding.token_embeddings, run.model.ctx, tokens, prompt.positions)
         return run.call(read, len(tokens))
 
-    def _score(
-        self,
-        prompt: ScoredPrompt,
-        counts: _Counts,
-        scores: list[EndingScores],
-        rankings: list[Ranking],
-    ) -> list[NDArray[np.float32]]:
-        """Append the scores or rankings of a prompt's endings, and return the hidden states."""
-        args, generation = self.args, prompt.generation
+    def _decide(
+        self, prompt: ScoredPrompt, counts: _Counts, scores: list[EndingScores]
+    ) -> NDArray[np.float32] | None:
+        """Append the scores of the endings without `k`, and return the hidden states."""
         scored = [(ending.tokens, ending.choices) for ending in prompt.endings if ending.k is None]
-        n_prompt = len(generation.prompt_tokens)
-        labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
-        hidden = []
-        with self._run.opened(generation) as stream:
-            try:
-                self._binding.append(stream, generation.prompt_tokens)
-                if prompt.hidden is not None:
-                    asked = prompt.hidden.layers, prompt.hidden.ranges, prompt.hidden.n_embd
-                    hidden.append(self._binding.request_states(stream, *asked))
-                if scored:
-                    score = partial(
-                        self._binding.score_endings,
-                        stream,
-                        scored,
-                        full=args.full,
-                        allowed_probability=args.allowed_probability,
-                    )
-                    n_labels = sum(choices.longest for _, choices in scored)
-                    scores += self._run.call(score, prompt.n_tokens + n_labels)
-                rankings += [
-                    self._search(stream, n_prompt, ending.tokens, ending.choices, ending.k)
-                    for ending in prompt.endings
-                    if ending.k is not None
-                ]
-            except (ContextFullError, TokenTrieError) as error:
-                self._run.name_label(error, *labels)
-                raise
-            counts.add(self._binding, stream)
-        return hidden
+        if not scored and prompt.hidden is None:
+            return None
+        decision = self._binding.decision(
+            prompt.generation,
+            prompt.generation.prompt_tokens,
+            scored,
+            full=self.args.full,
+            allowed_probability=self.args.allowed_probability,
+            hidden=prompt.hidden,
+        )
+        n_labels = sum([choices.longest for _, choices in scored])
+        decided = self._run.decide(decision, prompt.n_tokens + n_labels)
+        scores += decided.scores
+        counts.add(decided.cached_tokens, decided.forward_passes)
+        return decided.hidden
 
-    def _search(
-        self, stream: Any, n_prompt: int, tokens: Tokens, choices: PreparedChoices, k: int
-    ) -> Ranking:
-        self._run.check()
-        rank = partial(self._binding.rank, stream, choices, k=min(k, choices.n), after=tokens)
-        return self._run.call(rank, n_prompt + len(tokens) + choices.n)
+    def _search(self, prompt: ScoredPrompt, counts: _Counts, rankings: list[Ranking]) -> None:
+        """Append the rankings of the endings with `k`."""
+        searched = [ending for ending in prompt.endings if ending.k is not None]
+        if not searched:
+            return
+        tokens = prompt.generation.prompt_tokens
+        with self._run.opened(prompt.generation) as stream:
+            self._binding.append(stream, tokens)
+            for ending in searched:
+                choices, k = ending.choices, min(ending.k or 0, ending.choices.n)
+                self._run.check()
+                rank = partial(self._binding.rank, stream, choices, k=k, after=ending.tokens)
+                rankings.append(self._run.call(rank, len(tokens) + len(ending.tokens) + choices.n))
+            stats = self._binding.stats(stream)
+        is_first = len(searched) == len(prompt.endings)
+        counts.add(stats.prompt_tokens_reused if is_first else 0, stats.forward_passes)
 
 
 def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
@@ -247,8 +213,7 @@ class _Counts:
             self._n_known = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], tokens))
         self.prompt_tokens += prompt.n_tokens - self._n_known
 
-    def add(self, binding: CffiBinding, stream: Any) -> None:
-        """Count the passes and the cached tokens of a stream."""
-        stats = binding.stats(stream)
-        self.cached_tokens += max(0, stats.prompt_tokens_reused - self._n_known)
-        self.forward_passes += stats.forward_passes
+    def add(self, n_cached: int, n_passes: int) -> None:
+        """Count the passes and the cached tokens of the prompt."""
+        self.cached_tokens += max(0, n_cached - self._n_known)
+        self.forward_passes += n_passes

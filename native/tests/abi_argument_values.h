@@ -1,6 +1,7 @@
 // The values that abi_arguments_test.cpp passes for each type of argument: a good one first, then bad ones.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cfloat>
 #include <climits>
@@ -231,6 +232,67 @@ struct Values<const eliza_ending_t *> {
         nothing.assign(room, {nullptr, 0, choices});
         outside.assign(room, {nullptr, 1, reinterpret_cast<EliChoices *>(8)});
         return {good.data(), nullptr, nothing.data(), outside.data()};
+    }
+};
+
+// One ending and one range of hidden states. Each other request has one odd field.
+template <>
+struct Values<eliza_decide_t *> {
+    static std::vector<eliza_decide_t *> of(const Pool & pool) {
+        static std::vector<eliza_decide_t> list;
+        static const std::vector<int32_t> tokens(room, 5), layers(room, 1);
+        static const std::vector<uint64_t> ranges(2 * room, 1);
+        static std::array<std::vector<double>, 3> scores{std::vector<double>(room), std::vector<double>(room),
+                                                         std::vector<double>(room)};
+        static std::vector<float> states(64 * room);
+        eliza_decide_t good{};
+        good.size = sizeof good;
+        good.tokens = tokens.data();
+        good.n_tokens = 3;
+        good.endings = Values<const eliza_ending_t *>::of(pool).front();
+        good.n_endings = 1;
+        good.legal_out = scores[0].data();
+        good.joint_out = scores[1].data();
+        good.option_mass_out = scores[2].data();
+        good.cap = room;
+        good.layers = layers.data();
+        good.n_layers = 1;
+        static const uint64_t first_two[] = {0, 2};
+        good.ranges = first_two;
+        good.n_ranges = 1;
+        good.states_out = states.data();
+        good.states_cap = states.size();
+        list.assign(1, good);
+        const auto add = [&](const std::function<void(eliza_decide_t &)> & change) {
+            list.push_back(good);
+            change(list.back());
+        };
+        for (const uint64_t n : Values<uint64_t>::of(pool)) {
+            add([&](auto & r) { r.size = n; });
+            add([&](auto & r) { r.n_tokens = n; });
+            add([&](auto & r) { r.n_endings = n; });
+            add([&](auto & r) { r.cap = std::min<uint64_t>(n, room); });
+            add([&](auto & r) { r.n_layers = n; });
+            add([&](auto & r) { r.ranges = ranges.data(), r.n_ranges = n; });
+            add([&](auto & r) { r.n_endings = 0, r.n_kept = n; });
+            add([&](auto & r) { r.states_cap = std::min<uint64_t>(n, states.size()); });
+        }
+        for (const int32_t n : Values<int32_t>::of(pool)) add([&](auto & r) { r.cancelled = n; });
+        for (const eliza_llm_stream_config_t * cfg : Values<const eliza_llm_stream_config_t *>::of(pool)) {
+            add([&](auto & r) { r.config = cfg; });
+        }
+        for (const eliza_ending_t * endings : Values<const eliza_ending_t *>::of(pool)) {
+            add([&](auto & r) { r.endings = endings; });
+        }
+        add([](auto & r) { r.tokens = nullptr; });
+        add([](auto & r) { r.layers = nullptr; });
+        add([](auto & r) { r.ranges = nullptr; });
+        add([](auto & r) { r.states_out = nullptr; });
+        add([](auto & r) { r.legal_out = r.joint_out = r.option_mass_out = nullptr; });
+        std::vector<eliza_decide_t *> values;
+        for (eliza_decide_t & request : list) values.push_back(&request);
+        values.push_back(nullptr);
+        return values;
     }
 };
 

@@ -27,15 +27,24 @@ ContextHandle make_context(const std::string & strategy, const std::string & mod
     return create({{"n_ctx", "2048"}, {"n_threads", "1"}, {"n_batch", n_batch}, {"strategy", strategy}}, model);
 }
 
-Scores score(const ContextHandle & context, const StreamHandle & stream, const std::vector<Question> & questions) {
+struct Endings {
     std::vector<ChoicesHandle> choices;
     std::vector<eliza_ending_t> endings;
-    size_t n = 0;
+    size_t n = 0;  // labels
+};
+
+Endings endings_of(const ContextHandle & context, const std::vector<Question> & questions) {
+    Endings made;
     for (const Question & question : questions) {
-        choices.push_back(prepare(context, question.leaves));
-        endings.push_back({question.tokens.data(), question.tokens.size(), choices.back().get()});
-        n += question.leaves.size();
+        made.choices.push_back(prepare(context, question.leaves));
+        made.endings.push_back({question.tokens.data(), question.tokens.size(), made.choices.back().get()});
+        made.n += question.leaves.size();
     }
+    return made;
+}
+
+Scores score(const ContextHandle & context, const StreamHandle & stream, const std::vector<Question> & questions) {
+    const auto [choices, endings, n] = endings_of(context, questions);
     Scores scores{0, "", std::vector<double>(n), std::vector<double>(n), std::vector<double>(questions.size())};
     ErrorText error;
     scores.status =
@@ -191,8 +200,8 @@ TEST(Endings, AreReadTogetherWithAnAppendedPrompt) {
     }
 }
 
-// Means of hidden states come with the scores, in the same passes, whatever the cache holds.
-TEST(Endings, BringTheStatesOfTheirPrompt) {
+// A decision has the scores of a stream, and its hidden states come from the same passes, whatever the cache holds.
+TEST(Endings, OfADecisionAreThoseOfAStream) {
     const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
     const int32_t n_layers = llama_model_n_layer(model->get());
     const size_t n_embd = static_cast<size_t>(llama_model_n_embd(model->get()));
@@ -208,64 +217,85 @@ TEST(Endings, BringTheStatesOfTheirPrompt) {
                  {std::vector<int32_t>{1}, std::vector<int32_t>{n_layers}, std::vector<int32_t>{1, 2, n_layers}}) {
                 std::vector<Question> questions = random_questions(random, 4, 8, 310);
                 questions.front().tokens.clear();
-                const StreamHandle plain = open(other, full_precision_config());
-                std::vector<float> expected(layers.size() * 2 * n_embd), found(expected.size());
-                ErrorText error;
-                ASSERT_EQ(eliza_inference_llm_stream_pooled_states(plain.get(), text.data(), text.size(), 0,
-                                                                   layers.data(), layers.size(), ranges.data(), 2,
-                                                                   expected.data(), expected.size(), error.out()),
-                          0)
-                    << error.text();
-                prefill(plain, text);
-                const Scores without = score(other, plain, questions);
-                int64_t n_passes = 0;
-                for (const bool is_decoded : {false, true}) {
-                    const StreamHandle stream = open(context, full_precision_config());
-                    ASSERT_EQ(eliza_inference_llm_stream_append(stream.get(), text.data(), text.size(), nullptr), 0);
-                    if (is_decoded) {
-                        ASSERT_EQ(eliza_inference_llm_stream_decode(stream.get(), nullptr), 0);
-                        n_passes = stats(stream).forward_passes;
+                const StreamHandle stream = open(other, full_precision_config());
+                prefill(stream, text);
+                const Scores expected = score(other, stream, questions);
+                Decide states{text, layers, ranges};
+                states.states.resize(layers.size() * 2 * n_embd);
+                ASSERT_EQ(states.call(other), 0) << states.error.text();
+                const Endings asked = endings_of(context, questions);
+                for (const bool with_states : {true, false, true}) {
+                    Decide both{text, with_states ? layers : Tokens{}, ranges, asked.endings};
+                    both.states.resize(states.states.size());
+                    both.legal.resize(asked.n);
+                    both.joint.resize(asked.n);
+                    both.option_mass.resize(questions.size());
+                    ASSERT_EQ(both.call(context), expected.status) << both.error.text();
+                    expect_near(both.legal, expected.legal, 1e-4);
+                    expect_near(both.joint, expected.joint, 1e-4);
+                    expect_near(both.option_mass, expected.option_mass, 1e-5);
+                    for (size_t i = 0; with_states && i < both.states.size(); ++i) {
+                        ASSERT_NEAR(both.states[i], states.states[i], 1e-4) << i;
                     }
-                    ASSERT_EQ(eliza_inference_llm_stream_request_states(stream.get(), layers.data(), layers.size(),
-                                                                        ranges.data(), 2, found.data(), found.size(),
-                                                                        error.out()),
-                              0)
-                        << error.text();
-                    const Scores scores = score(context, stream, questions);
-                    ASSERT_EQ(scores.status, without.status) << scores.error;
-                    expect_near(scores.legal, without.legal, 1e-4);
-                    expect_near(scores.joint, without.joint, 1e-4);
-                    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4) << i;
                     if (std::string(strategy) == "auto" && std::string(n_batch) == "512") {
-                        EXPECT_EQ(stats(stream).forward_passes, n_passes + 1);
+                        EXPECT_EQ(both.request.forward_passes, 1);
                     }
-                    found.assign(found.size(), -1.0f);
-                    EXPECT_EQ(score(context, stream, questions).status, without.status);
-                    EXPECT_EQ(found, std::vector<float>(found.size(), -1.0f)) << "the request was for one call";
                 }
             }
         }
     }
 }
 
-TEST(Endings, ThatFailLeaveTheRequestedStatesAlone) {
+TEST(Endings, OfADecisionThatFailsWriteNothing) {
     const ContextHandle context = make_context("auto");
-    const std::vector<uint64_t> range = {0, 5};
-    const int32_t layer = 1;
-    std::vector<float> found(4096, -1.0f);
-    ErrorText error;
-    const StreamHandle stream = open(context);
-    EXPECT_EQ(eliza_inference_llm_stream_request_states(stream.get(), &layer, 1, range.data(), 1, found.data(),
-                                                        found.size(), error.out()),
-              ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text(), "ranges[0]: expected a non-empty part of 0 tokens, got 0 to 5");
-    prefill(stream, prompt);
-    ASSERT_EQ(eliza_inference_llm_stream_request_states(stream.get(), &layer, 1, range.data(), 1, found.data(),
-                                                        found.size(), error.out()),
-              0);
-    EXPECT_LT(score(context, stream, {{Tokens(3000, 321), {{340}, {341}}}}).status, 0);
-    EXPECT_EQ(score(context, stream, {{{}, {{340}, {341}}}}).status, 2);
-    EXPECT_EQ(found, std::vector<float>(found.size(), -1.0f));
+    const std::vector<Question> short_one = {{{}, {{340}, {341}}}}, long_one = {{Tokens(3000, 321), {{340}, {341}}}};
+    const auto ask = [&](const std::vector<Question> & questions, int32_t layer, int32_t is_cancelled) {
+        const Endings asked = endings_of(context, questions);
+        Decide made{prompt, {layer}, {0, 5}, asked.endings};
+        made.request.cancelled = is_cancelled;
+        made.legal.assign(asked.n, -1.0);
+        made.states.assign(4096, -1.0f);
+        const int32_t status = made.call(context);
+        const bool is_written = made.legal[0] != -1.0 || made.states[0] != -1.0f;
+        EXPECT_EQ(is_written, status > 0) << made.error.text();
+        return status;
+    };
+    EXPECT_EQ(ask(long_one, 1, 0), ELIZA_ERR_CONTEXT_FULL);
+    EXPECT_EQ(ask(short_one, 99, 0), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(ask(short_one, 1, 1), ELIZA_ERR_CANCELLED);
+    EXPECT_EQ(ask(short_one, 1, 0), 2);
+    Decide nothing{prompt};
+    EXPECT_EQ(nothing.call(context), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(nothing.error.text(), "expected endings or layers, got none");
+    nothing.request.size = 0;
+    EXPECT_EQ(eliza_inference_decide(context.get(), &nothing.request, nothing.error.out()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(nothing.error.text().rfind("request.size: expected ", 0), 0u) << nothing.error.text();
+}
+
+TEST(Endings, OfADecisionCanBeCancelledAtAnyMoment) {
+    const ContextHandle context = create({{"n_ctx", "2048"}, {"n_threads", "1"}, {"n_batch", "32"}}, f32_model_path());
+    const std::vector<Question> questions = {{{}, {{340}, {341}}}};
+    const Endings asked = endings_of(context, questions);
+    std::mt19937 random{5};
+    int n_cancelled = 0, n_answered = 0;
+    for (int pause_us = 0; pause_us < 10'000'000 && (n_answered == 0 || n_cancelled == 0);
+         pause_us = pause_us * 2 + 50) {
+        Decide made{random_questions(random, 1, 1, 300).front().leaves.front(), {}, {}, asked.endings};
+        while (made.tokens.size() < 600) made.tokens.push_back(300 + static_cast<int32_t>(random() % 40));
+        made.legal.resize(2);
+        std::thread canceller([&] {
+            std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+            EXPECT_EQ(eliza_inference_cancel_decide(context.get(), &made.request), 0);
+        });
+        made.request.size = sizeof made.request;
+        if (pause_us == 0) canceller.join();
+        const int32_t status = made.call(context);
+        if (canceller.joinable()) canceller.join();
+        EXPECT_TRUE(status == 2 || status == ELIZA_ERR_CANCELLED) << made.error.text();
+        ++(status == 2 ? n_answered : n_cancelled);
+    }
+    EXPECT_GT(n_cancelled, 0);
+    EXPECT_GT(n_answered, 0);
 }
 
 TEST(Endings, ThatDoNotFitOnePassFollowInTheNext) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <thread>
+#include <tuple>
 
 #include "engine/pass/layer_rows.h"
 #include "test_model.h"
@@ -23,7 +24,6 @@ protected:
     const size_t n_embd = static_cast<size_t>(llama_model_n_embd(model->get()));
     const std::vector<int32_t> prompt =
         tokenize(context, "The quick brown fox jumps over the lazy dog, and the dog sleeps on.", true);
-    ErrorText error;
 
     std::vector<int32_t> all_layers() const {
         std::vector<int32_t> layers(static_cast<size_t>(n_layers));
@@ -31,18 +31,20 @@ protected:
         return layers;
     }
 
-    std::vector<float> of(const StreamHandle & stream, const std::vector<int32_t> & tokens,
-                          const std::vector<int32_t> & layers, size_t n_rows, size_t n_kept = 0) {
-        std::vector<float> out(layers.size() * n_rows * n_embd);
+    Decide request(const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers,
+                   const std::vector<uint64_t> & ranges) const {
+        Decide made{tokens, layers, ranges};
+        made.states.resize(layers.size() * ranges.size() / 2 * n_embd);
+        return made;
+    }
+
+    // The states of the last n_rows tokens.
+    std::vector<float> of(const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers, size_t n_rows) {
         std::vector<uint64_t> rows;
         for (size_t at = tokens.size() - n_rows; at < tokens.size(); ++at) rows.insert(rows.end(), {at, at + 1});
-        ErrorText own;
-        EXPECT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), tokens.data(), tokens.size(), n_kept,
-                                                           layers.data(), layers.size(), rows.data(), n_rows,
-                                                           out.data(), out.size(), own.out()),
-                  0)
-            << own.text();
-        return out;
+        Decide made = request(tokens, layers, rows);
+        EXPECT_EQ(made.call(context), 0) << made.error.text();
+        return made.states;
     }
 
     // llama.cpp's own copies of its tensors: [layer][row][n_embd].
@@ -83,8 +85,7 @@ protected:
 TEST_F(HiddenStates, OfAllLayersAreThoseOfLlamaCppAlone) {
     ASSERT_GE(n_layers, 2);
     for (const size_t n_rows : {size_t{1}, size_t{5}, prompt.size()}) {
-        const StreamHandle stream = open(context, full_precision_config());
-        expect_near(of(stream, prompt, all_layers(), n_rows), reference(prompt, all_layers(), n_rows));
+        expect_near(of(prompt, all_layers(), n_rows), reference(prompt, all_layers(), n_rows));
     }
 }
 
@@ -110,117 +111,76 @@ TEST_F(HiddenStates, AreAveragedOverRangesOfTokens) {
                 expected.insert(expected.end(), mean.begin(), mean.end());
             }
         }
-        const StreamHandle stream = open(context, full_precision_config());
-        std::vector<float> found(expected.size());
-        ASSERT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), text.data(), text.size(), 0, layers.data(),
-                                                           layers.size(), ranges.data(), n_ranges, found.data(),
-                                                           found.size(), error.out()),
-                  0)
-            << error.text();
-        expect_near(found, expected);
-        EXPECT_EQ(stats(stream).n_past, 0);
+        Decide made = request(text, layers, ranges);
+        ASSERT_EQ(made.call(context), 0) << made.error.text();
+        expect_near(made.states, expected);
     }
-}
-
-TEST_F(HiddenStates, OfRangesReadOnlyWhatTheCacheLacks) {
-    const std::vector<uint64_t> range = {12, 14};
-    std::vector<float> found(n_embd);
-    for (int i = 0; i < 3; ++i) {
-        std::vector<int32_t> text(prompt.begin(), prompt.begin() + 12);
-        text.insert(text.end(), {300 + i, 400 + i});
-        const StreamHandle stream = open(context, full_precision_config());
-        const int32_t layer = 1;
-        ASSERT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), text.data(), text.size(), 12, &layer, 1,
-                                                           range.data(), 1, found.data(), found.size(), error.out()),
-                  0)
-            << error.text();
-        EXPECT_EQ(stats(stream).prompt_tokens_reused, i == 0 ? 0 : 12);
-        EXPECT_EQ(stats(stream).forward_passes, i == 0 ? 2 : 1);
-    }
-}
-
-TEST_F(HiddenStates, ErrorsNameTheRange) {
-    const StreamHandle stream = open(context, full_precision_config());
-    const int32_t layer = 1;
-    std::vector<float> found(n_embd);
-    const auto error_of = [&](const std::vector<uint64_t> & ranges) {
-        EXPECT_EQ(eliza_inference_llm_stream_pooled_states(stream.get(), prompt.data(), prompt.size(), 0, &layer, 1,
-                                                           ranges.data(), ranges.size() / 2, found.data(), found.size(),
-                                                           error.out()),
-                  ELIZA_ERR_INVALID_ARG);
-        return error.text();
-    };
-    const std::string n = std::to_string(prompt.size());
-    EXPECT_EQ(error_of({3, 3}), "ranges[0]: expected a non-empty part of " + n + " tokens, got 3 to 3");
-    EXPECT_EQ(error_of({0, 1000}), "ranges[0]: expected a non-empty part of " + n + " tokens, got 0 to 1000");
-    EXPECT_EQ(error_of({}), "ranges: expected at least 1, got none");
-}
-
-TEST_F(HiddenStates, OfOneLayerLeaveTheStreamAsItWas) {
-    const auto middle = prompt.begin() + 6;
-    const std::vector<int32_t> begin(prompt.begin(), middle), rest(middle, prompt.end());
-    const StreamHandle fresh = open(context, full_precision_config());
-    prefill(fresh, prompt);
-    const std::vector<int32_t> expected = pull(fresh, 12).tokens;
-    for (int32_t layer = 1; layer <= n_layers; ++layer) {
-        const StreamHandle stream = open(context, full_precision_config());
-        prefill(stream, begin);
-        expect_near(of(stream, rest, {layer}, 2), reference(prompt, {layer}, 2));
-        EXPECT_EQ(stats(stream).n_past, 6);
-        prefill(stream, rest);  // a pass that stopped early has no keys and values in the deeper layers
-        EXPECT_EQ(pull(stream, 12).tokens, expected) << "layer " << layer;
-    }
-}
-
-// A draft of the model itself: its tokens are accepted, so one of them is pending nearly always.
-TEST_F(HiddenStates, LeaveAStreamWithAPendingDraftAsItWas) {
-    const std::vector<int32_t> other = tokenize(context, " something else entirely, not the draft", false);
-    const std::string itself = f32_model_path();
-    const auto tell = [&](int32_t draft_max, bool reads) {
-        eliza_llm_stream_config_t cfg = full_precision_config();
-        cfg.draft_min = draft_max > 0 ? 1 : 0;
-        cfg.draft_max = draft_max;
-        cfg.mtp_drafter_path = draft_max > 0 ? itself.c_str() : nullptr;
-        const StreamHandle stream = open(context, cfg);
-        prefill(stream, prompt);
-        std::vector<int32_t> text = prompt;
-        for (int i = 0; i < 20; ++i) {
-            const std::vector<int32_t> next = push(stream, 1 + i % 3).tokens;
-            text.insert(text.end(), next.begin(), next.end());
-            if (reads) {  // the states depend on all cells of the stream
-                std::vector<int32_t> all = text;
-                all.insert(all.end(), other.begin(), other.end());
-                expect_near(of(stream, other, {n_layers}, 1), reference(all, {n_layers}, 1));
-            }
-        }
-        EXPECT_TRUE(reads || (stats(stream).tokens_accepted > 0) == (draft_max > 0));
-        return text;
-    };
-    const std::vector<int32_t> expected = tell(0, false);
-    EXPECT_EQ(tell(4, false), expected);
-    EXPECT_EQ(tell(4, true), expected);
 }
 
 TEST_F(HiddenStates, AreReadAfterABeginningThatStaysInTheCache) {
-    std::vector<int32_t> begin(prompt.begin(), prompt.begin() + 12);
-    for (int i = 0; i < 3; ++i) {
-        std::vector<int32_t> text = begin;
+    for (int32_t i = 0; i < 3; ++i) {
+        std::vector<int32_t> text(prompt.begin(), prompt.begin() + 12);
         text.insert(text.end(), {300 + i, 400 + i});
-        const StreamHandle stream = open(context, full_precision_config());
-        expect_near(of(stream, text, {1}, 1, begin.size()), reference(text, {1}, 1));
-        EXPECT_EQ(stats(stream).forward_passes, i == 0 ? 2 : 1);
-        EXPECT_EQ(stats(stream).prompt_tokens, 14);
-        EXPECT_EQ(stats(stream).prompt_tokens_reused, i == 0 ? 0 : 12);
+        Decide made = request(text, {1}, {13, 14});
+        made.n_kept = 12;
+        ASSERT_EQ(made.call(context), 0) << made.error.text();
+        expect_near(made.states, reference(text, {1}, 1));
+        EXPECT_EQ(made.request.forward_passes, i == 0 ? 2 : 1);
+        EXPECT_EQ(made.request.tokens_cached, i == 0 ? 0 : 12);
     }
     const StreamHandle stream = open(context, full_precision_config());
     prefill(stream, prompt);
     EXPECT_EQ(stats(stream).prompt_tokens_reused, 12);
 }
 
+// A pass that stopped early has no keys and values in the deeper layers.
+TEST_F(HiddenStates, OfOneLayerLeaveNothingWrongInTheCache) {
+    const StreamHandle fresh = open(context, full_precision_config());
+    prefill(fresh, prompt);
+    const std::vector<int32_t> expected = pull(fresh, 12).tokens;
+    for (int32_t layer = 1; layer <= n_layers; ++layer) {
+        expect_near(of(prompt, {layer}, 2), reference(prompt, {layer}, 2));
+        const StreamHandle stream = open(context, full_precision_config());
+        prefill(stream, prompt);
+        EXPECT_EQ(pull(stream, 12).tokens, expected) << "layer " << layer;
+    }
+}
+
+TEST_F(HiddenStates, ErrorsNameTheArgument) {
+    const std::string n = std::to_string(prompt.size());
+    const std::vector<std::tuple<std::vector<int32_t>, std::vector<int32_t>, std::vector<uint64_t>, std::string>>
+        cases = {{prompt, {1}, {3, 3}, "ranges[0]: expected a non-empty part of " + n + " tokens, got 3 to 3"},
+                 {prompt, {1}, {0, 1000}, "ranges[0]: expected a non-empty part of " + n + " tokens, got 0 to 1000"},
+                 {prompt, {1}, {}, "ranges: expected at least 1, got none"},
+                 {prompt,
+                  {0},
+                  {0, 1},
+                  "layers[0]: expected ascending numbers from 1 to " + std::to_string(n_layers) + ", got 0"},
+                 {prompt, {n_layers + 1}, {0, 1}, "layers[0]: "},
+                 {prompt, {2, 2}, {0, 1}, "layers[1]: "},
+                 {prompt, {}, {0, 1}, "expected endings or layers, got none"},
+                 {{-5}, {1}, {0, 1}, ""},
+                 {{}, {1}, {0, 1}, "the prompt has no tokens"}};
+    for (const auto & [tokens, layers, ranges, text] : cases) {
+        Decide made = request(tokens, layers, ranges);
+        made.states.resize(8 * n_embd);
+        EXPECT_EQ(made.call(context), ELIZA_ERR_INVALID_ARG) << text;
+        EXPECT_EQ(made.error.text().rfind(text, 0), 0u) << made.error.text();
+    }
+    Decide small = request(prompt, {1, 2}, {0, 1});
+    small.states.resize(n_embd);
+    EXPECT_EQ(small.call(context), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(small.error.text().rfind("cap:", 0), 0u) << small.error.text();
+    EXPECT_EQ(request(std::vector<int32_t>(600, 5), {1}, {0, 1}).call(context), ELIZA_ERR_CONTEXT_FULL);
+}
+
 TEST_F(HiddenStates, InSharedPassesAreTheSame) {
     constexpr int n_streams = 6;
     std::vector<StreamHandle> streams;
-    for (int i = 0; i < n_streams; ++i) streams.push_back(open(context, full_precision_config()));
+    for (int i = 0; i < n_streams; ++i) {
+        streams.push_back(i % 3 == 0 ? open(context, full_precision_config())
+                                     : StreamHandle(nullptr, eliza_inference_llm_stream_close));
+    }
     const std::vector<int32_t> layers = all_layers();
     std::vector<std::vector<float>> found(n_streams);
     std::vector<std::vector<int32_t>> written(n_streams), prompts;
@@ -237,9 +197,9 @@ TEST_F(HiddenStates, InSharedPassesAreTheSame) {
                     prefill(streams[at], prompts[at]);
                     written[at] = pull(streams[at], 10).tokens;
                 } else if (i % 3 == 1) {
-                    found[at] = of(streams[at], prompts[at], layers, 1);
+                    found[at] = of(prompts[at], layers, 1);
                 } else {
-                    found[at] = of(streams[at], prompts[at], {layers[0]}, 1);  // may stop early
+                    found[at] = of(prompts[at], {layers[0]}, 1);  // may stop early
                 }
             });
         }
@@ -261,30 +221,7 @@ TEST_F(HiddenStates, InSharedPassesAreTheSame) {
 TEST_F(HiddenStates, OfAPromptOfSeveralBatchesAreThoseOfLlamaCppAlone) {
     std::vector<int32_t> tokens;
     while (tokens.size() < 200) tokens.insert(tokens.end(), prompt.begin() + 1, prompt.end());
-    const StreamHandle stream = open(context, full_precision_config());
-    expect_near(of(stream, tokens, {1, n_layers}, 3), reference(tokens, {1, n_layers}, 3));
-}
-
-TEST_F(HiddenStates, ARejectedCallNamesTheArgument) {
-    const StreamHandle stream = open(context, full_precision_config());
-    std::vector<float> room(8 * n_embd);
-    const auto call = [&](const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers, size_t cap) {
-        const std::vector<uint64_t> last = {tokens.size() - 1, tokens.size()};
-        return eliza_inference_llm_stream_pooled_states(stream.get(), tokens.data(), tokens.size(), 0, layers.data(),
-                                                        layers.size(), last.data(), 1, room.data(), cap, error.out());
-    };
-    EXPECT_EQ(call(prompt, {0}, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text().rfind("layers[0]: expected ascending numbers from 1 to", 0), 0u) << error.text();
-    EXPECT_EQ(call(prompt, {n_layers + 1}, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(prompt, {2, 2}, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text().rfind("layers[1]:", 0), 0u) << error.text();
-    EXPECT_EQ(call(prompt, {}, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(prompt, {1, 2}, n_embd), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text().rfind("cap:", 0), 0u) << error.text();
-    EXPECT_EQ(call({-5}, {1}, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(std::vector<int32_t>(600, 5), {1}, room.size()), ELIZA_ERR_CONTEXT_FULL);
-    EXPECT_EQ(call({}, {1}, room.size()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(call(prompt, {1}, room.size()), 0) << error.text();
+    expect_near(of(tokens, {1, n_layers}, 3), reference(tokens, {1, n_layers}, 3));
 }
 
 // ggml derives names from names: RWKV reshapes the output of each block, which must not count twice.

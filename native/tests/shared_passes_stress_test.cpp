@@ -201,14 +201,15 @@ private:
         const std::vector<int32_t> layers = {draw(2) == 0 ? 1 : n_layers_};  // the last one runs the whole pass
         const auto n_kept = static_cast<uint64_t>(draw(9));
         if (telling_ == Telling::with_everything) {
-            std::vector<float> states(4096);
-            ErrorText error;
-            const std::vector<uint64_t> last = {tokens.size() - 1, tokens.size()};
-            const int status = eliza_inference_llm_stream_pooled_states(
-                stream_.get(), tokens.data(), tokens.size(), n_kept, layers.data(), layers.size(), last.data(), 1,
-                states.data(), states.size(), error.out());
-            // llama.cpp does not name all layers of all models. A failed call leaves the stream as it was, too.
-            EXPECT_TRUE(status == 0 || (status == ELIZA_ERR_NOT_IMPLEMENTED && layers[0] != n_layers_)) << error.text();
+            std::vector<int32_t> all = text_;
+            all.insert(all.end(), tokens.begin(), tokens.end());
+            Decide made{all, layers, {all.size() - 1, all.size()}};
+            made.states.resize(4096);
+            made.n_kept = n_kept;
+            const int status = made.call(context_);
+            // llama.cpp does not name all layers of all models.
+            EXPECT_TRUE(status == 0 || (status == ELIZA_ERR_NOT_IMPLEMENTED && layers[0] != n_layers_))
+                << made.error.text();
         }
         generate(4 + draw(6));
     }
@@ -223,29 +224,24 @@ private:
         std::vector<int32_t> layers = {n_layers_};
         if (model_ == f32_model_path()) layers.insert(layers.begin(), 1);  // other models do not name all layers
         const auto n_embd = static_cast<size_t>(llama_model_n_embd(Model::load(model_, {})->get()));
-        std::vector<float> states(layers.size() * 2 * n_embd);
-        ErrorText error;
+        Decide made{text_, layers, ranges};
+        made.states.resize(layers.size() * 2 * n_embd);
+        std::vector<double> scores(6);
         if (telling_ == Telling::with_everything) {
-            EXPECT_EQ(
-                eliza_inference_llm_stream_request_states(stream_.get(), layers.data(), layers.size(), ranges.data(), 2,
-                                                          states.data(), states.size(), error.out()),
-                0)
-                << error.text();
-        } else {
-            const StreamHandle other = open(context_, full_precision_config());
-            EXPECT_EQ(
-                eliza_inference_llm_stream_pooled_states(other.get(), text_.data(), n, 0, layers.data(), layers.size(),
-                                                         ranges.data(), 2, states.data(), states.size(), error.out()),
-                0)
+            made.endings = endings;
+            made.legal.resize(scores.size());
+        }
+        EXPECT_EQ(made.call(context_), static_cast<int32_t>(made.legal.size())) << made.error.text();
+        ErrorText error;
+        if (telling_ != Telling::with_everything) {
+            EXPECT_EQ(eliza_inference_llm_stream_score_endings(stream_.get(), endings.data(), 2, scores.data(), nullptr,
+                                                               nullptr, scores.size(), error.out()),
+                      6)
                 << error.text();
         }
-        std::vector<double> scores(6);
-        EXPECT_EQ(eliza_inference_llm_stream_score_endings(stream_.get(), endings.data(), 2, scores.data(), nullptr,
-                                                           nullptr, scores.size(), error.out()),
-                  6)
-            << error.text();
-        told_.scores.insert(told_.scores.end(), scores.begin(), scores.end());
-        told_.scores.insert(told_.scores.end(), states.begin(), states.end());
+        const std::vector<double> & found = made.legal.empty() ? scores : made.legal;
+        told_.scores.insert(told_.scores.end(), found.begin(), found.end());
+        told_.scores.insert(told_.scores.end(), made.states.begin(), made.states.end());
         chapter("decide");
     }
 

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "eliza/eliza_inference.h"
@@ -18,6 +20,8 @@ namespace eliza::test {
 // Owns an error message of the ABI.
 class ErrorText {
 public:
+    ErrorText() = default;
+    ErrorText(ErrorText && other) noexcept : text_(std::exchange(other.text_, nullptr)) {}
     ~ErrorText() { eliza_inference_free_string(text_); }
     char ** out() {
         eliza_inference_free_string(text_);
@@ -86,6 +90,40 @@ inline void prefill(const StreamHandle & stream, const std::vector<int32_t> & to
     ASSERT_EQ(eliza_inference_llm_stream_prefill(stream.get(), tokens.data(), tokens.size(), error.out()), 0)
         << error.text();
 }
+
+// Calls eliza_inference_decide(), in full precision.
+struct Decide {
+    std::vector<int32_t> tokens, layers{};
+    std::vector<uint64_t> ranges{};
+    std::vector<eliza_ending_t> endings{};
+    std::vector<float> states{};
+    std::vector<double> legal{}, joint{}, option_mass{};
+    uint64_t n_kept = 0;
+    eliza_llm_stream_config_t cfg = full_precision_config();
+    eliza_decide_t request{};
+    ErrorText error{};
+
+    int32_t call(const ContextHandle & context) {
+        request.size = sizeof request;
+        request.tokens = tokens.data();
+        request.n_tokens = tokens.size();
+        request.config = &cfg;
+        request.layers = layers.data();
+        request.n_layers = layers.size();
+        request.ranges = ranges.data();
+        request.n_ranges = ranges.size() / 2;
+        request.n_kept = n_kept;
+        request.states_out = states.data();
+        request.states_cap = states.size();
+        request.endings = endings.data();
+        request.n_endings = endings.size();
+        request.legal_out = legal.empty() ? nullptr : legal.data();
+        request.joint_out = joint.empty() ? nullptr : joint.data();
+        request.option_mass_out = option_mass.empty() ? nullptr : option_mass.data();
+        request.cap = std::max(legal.size(), joint.size());
+        return eliza_inference_decide(context.get(), &request, error.out());
+    }
+};
 
 struct Output {
     std::vector<int32_t> tokens;

@@ -22,7 +22,7 @@ def test_the_c_example_agrees_with_separate_choices(tiny_model: Model, tmp_path:
     (example,) = [
         block
         for block in re.findall(r"```c\n(.*?)```", PAGE, flags=re.DOTALL)
-        if "score_endings" in block
+        if "eliza_inference_decide" in block
     ]
     source, program = tmp_path / "decide.c", tmp_path / "decide"
     source.write_text(example, encoding="utf-8")

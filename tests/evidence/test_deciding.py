@@ -350,14 +350,14 @@ def test_concurrent_decisions_run_two_at_a_time_on_cpu(
 def _count_concurrent(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Return a function that returns the highest number of concurrent decisions so far."""
     seen: list[int] = []
-    score = model.binding.score_endings
+    decide = model.binding.decide
 
     def noted(*arguments: Any, **more: Any) -> Any:
         time.sleep(0.02)  # lets other decisions start
         seen.append(model.session.turns.n_running)
-        return score(*arguments, **more)
+        return decide(*arguments, **more)
 
-    monkeypatch.setattr(model.binding, "score_endings", noted)
+    monkeypatch.setattr(model.binding, "decide", noted)
     return lambda: max(seen)
 
 

@@ -109,13 +109,13 @@ def test_the_allowed_probability_of_the_first_inputs_is_computed(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    score = tiny_model.binding.score_endings
+    decision = tiny_model.binding.decision
 
     def noted(*arguments: Any, allowed_probability: bool, **more: Any) -> Any:
         asked.append(allowed_probability)
-        return score(*arguments, allowed_probability=allowed_probability, **more)
+        return decision(*arguments, allowed_probability=allowed_probability, **more)
 
-    monkeypatch.setattr(tiny_model.binding, "score_endings", noted)
+    monkeypatch.setattr(tiny_model.binding, "decision", noted)
     inputs = [f"message {i}" for i in range(N_MASSES + 5)]
     tiny_model.decide_many(iter(inputs), TEAM, max_concurrency=1)
     assert asked == [True] * N_MASSES + [False] * 5

@@ -339,8 +339,7 @@ def test_a_head_on_an_embedding_reads_no_prompt(
     head = question.head
     assert head is not None and [each.pooling for each in head.features] == ["embedding"]
     assert question.cost < 0.01
-    for name in ("pooled_states", "score_endings"):
-        monkeypatch.setattr(both.session.binding, name, None)
+    monkeypatch.setattr(both.session.binding, "decide", None)
     given = both.decide(rows[0][0], [TOPIC], calibration=calibration)
     similarity = np.log(encoder.decide(rows[0][0], [TOPIC])[0].distribution)
     weight, of_options = (0.0, 0.0) if question.weights is None else question.weights

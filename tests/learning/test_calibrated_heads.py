@@ -66,8 +66,14 @@ def test_auto_selects_a_head_and_reports_all_methods(tiny_model: Model) -> None:
 def test_a_head_alone_scores_no_options(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     binding = tiny_model.session.binding
     calls: list[str] = []
-    for name in ("score_endings", "rank"):
-        monkeypatch.setattr(binding, name, lambda *_, name=name, **__: calls.append(name))
+    decision = binding.decision
+
+    def noted(config: Any, tokens: Any, endings: Any = (), **more: Any) -> Any:
+        calls.extend("scored" for _ in endings)
+        return decision(config, tokens, endings, **more)
+
+    monkeypatch.setattr(binding, "decision", noted)
+    monkeypatch.setattr(binding, "rank", lambda *_, **__: calls.append("rank"))
     calibration = calibrate(tiny_model, KIND, SEEN, method="head")
     decision = tiny_model.decide(UNSEEN[0][0], KIND, calibration=calibration)
     assert calls == []
@@ -190,13 +196,13 @@ def test_several_questions_share_one_read_of_the_input(
     more = (*features, Feature("mean", 4))
     session, how = tiny_model.session, PromptSettings(order="input-first")
     calls: list[int] = []
-    read = session.binding.pooled_states
+    decision = session.binding.decision
 
-    def counted(stream: Any, tokens: Any, *others: Any) -> Any:
+    def counted(config: Any, tokens: Any, *others: Any, **more: Any) -> Any:
         calls.append(len(tokens))
-        return read(stream, tokens, *others)
+        return decision(config, tokens, *others, **more)
 
-    monkeypatch.setattr(session.binding, "pooled_states", counted)
+    monkeypatch.setattr(session.binding, "decision", counted)
 
     def states(*questions: Any) -> list[Any]:
         wanted = WantedHidden((features, more)[-len(questions) :], (False,) * len(questions))

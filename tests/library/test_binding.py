@@ -30,7 +30,7 @@ from eliza_ffi.library import binding as binding_module
 from eliza_ffi.library import cffi_values
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
-from eliza_ffi.library.protocol import StreamConfig, StreamStep
+from eliza_ffi.library.protocol import Hidden, StreamConfig, StreamStep
 
 
 @pytest.fixture(scope="session")
@@ -218,11 +218,12 @@ def test_a_leaf_name_above_the_maximum_buffer_size_raises(
 
 
 @pytest.mark.parametrize("wrong_range", [(0, 3), (-1, 1), (0,), (0, 1, 2), "01", (1, 1)])
-def test_a_wrong_range_of_pooled_states_is_named(
-    binding: CffiBinding, stream: Any, wrong_range: Any
+def test_a_wrong_range_of_hidden_states_is_named(
+    binding: CffiBinding, ctx: Any, wrong_range: Any
 ) -> None:
+    hidden = Hidden((1,), ((0, 1), wrong_range), n_embd=64)
     with pytest.raises(InvalidArgumentError, match=r"ranges\[1\]"):
-        binding.pooled_states(stream, [7, 11], [1], [(0, 1), wrong_range], n_embd=64)
+        binding.decide(ctx, binding.decision(StreamConfig(), [7, 11], hidden=hidden))
 
 
 def test_a_model_without_the_pooling_of_rerankers_cannot_rerank(

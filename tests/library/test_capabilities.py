@@ -82,4 +82,4 @@ def test_doctor_shows_the_capabilities(
     assert cli.main(["doctor", "--model", "any", "--library", str(fake.path)]) == 1
     out = capsys.readouterr().out
     assert "capabilities     yes: push, streaming llm\n" in out
-    assert "no: text choices, prepared choices, endings, " in out
+    assert "no: text choices, prepared choices, decisions, endings, " in out

@@ -135,6 +135,7 @@ HEAVY: list[tuple[Any, str]] = [
 
 NATIVE = (
     "choose",
+    "decide",
     "embed_texts",
     "eot_score",
     "fill",
@@ -230,7 +231,7 @@ CANCELLED: dict[str, tuple[str, Callable[[AsyncModel, Path], Coroutine[Any, Any,
     "generate": ("prefill", lambda m, _: m.generate("hello", 4)),
     "choose": ("choose", lambda m, _: m.choose("hello", ["yes", "no"])),
     "rank": ("rank", lambda m, _: m.rank("hello", ["yes", "no"])),
-    "decide": ("score_endings", lambda m, _: m.decide("hello", QUESTIONS)),
+    "decide": ("decide", lambda m, _: m.decide("hello", QUESTIONS)),
     "fill": ("fill", lambda m, _: m.fill("hello", SKELETON)),
     "fill, class": ("fill", lambda m, _: m.fill("hello", Ticket)),
     "call_tool": ("score_endings", lambda m, _: m.call_tool(HELLO, TOOLS, "required")),

@@ -282,6 +282,7 @@ def valid_arguments(model: Model) -> dict[str, Any]:
 def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str, Any]]:
     """Return the arguments of functions for which the usual arguments are not valid."""
     prepared = model.binding.prepare_choices(model.session.ctx, ["GO", "STAY"])
+    endings = [([1], prepared)]
     calibration = owners[evidence.Calibration]
     of_examples: dict[str, Any] = {"questions": [QUESTION]}
     return {
@@ -294,9 +295,16 @@ def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str
         "Calibration.load": {"path": "calibration.json"},
         "CffiBinding.choose": {"prompt": [1], "choices": prepared, "scores": False},
         "CffiBinding.create": {"path": model.path},
+        **{
+            f"CffiBinding.{name}": {
+                "decision": model.binding.decision(native.StreamConfig(), [1], endings)
+            }
+            for name in ("decide", "cancel_decision")
+        },
+        "CffiBinding.decision": {"endings": endings},
         "CffiBinding.rank": {"choices": prepared},
         "CffiBinding.restore_slot": {"path": "saved"},
-        "CffiBinding.score_endings": {"endings": [([1], prepared)]},
+        "CffiBinding.score_endings": {"endings": endings},
         "CffiBinding.set_choices": {"choices": prepared},
         "CffiBinding.set_option": {"value": "500"},
         **{name: {"ctx": None} for name in DESTROY},

@@ -31,13 +31,19 @@ def test_every_field_reaches_the_library(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     opened: list[StreamConfig] = []
-    open_stream = tiny_model.binding.open
+    binding = tiny_model.binding
+    open_stream, decision = binding.open, binding.decision
 
     def recording(ctx: Any, config: StreamConfig) -> Any:
         opened.append(config)
         return open_stream(ctx, config)
 
-    monkeypatch.setattr(tiny_model.binding, "open", recording)
+    def recording_decision(config: StreamConfig, *arguments: Any, **more: Any) -> Any:
+        opened.append(config)
+        return decision(config, *arguments, **more)
+
+    monkeypatch.setattr(binding, "open", recording)
+    monkeypatch.setattr(binding, "decision", recording_decision)
     cache = CacheOptions(slot=3, key="room", type_k="q8_0", type_v="f16")
     file = tmp_path / "prompt.slot"
     tiny_model.generate("x", 1, cache=cache)

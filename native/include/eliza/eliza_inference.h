@@ -158,31 +158,6 @@ ELIZA_API int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * str
 
 /* ---- Hidden states ---- */
 
-ELIZA_API int eliza_inference_llm_pooled_states_supported(void); /* 1 */
-
-/* Writes means of hidden states over ranges of these tokens, as if they followed the stream's tokens: for each of
- * n_layers layers, for each of n_ranges ranges, n_embd values. Layer i is the input of block i, counted from 0, and
- * layer n_layer is the output of the final norm. `layers` is ascending, from 1 to n_layer. eliza_inference_describe()
- * reports "n_layer" and "n_embd". `ranges` has the begin and the end of each range, as indices of `tokens`. The values
- * are not normalized to unit length. `cap` is the number of values for which `out` has room. The tokens are not
- * appended, and the stream is unchanged, also on failure.
- *
- * The tokens from the first range on are always read; of the tokens before it, those that the KV cache does not hold.
- * If all requests in a forward pass are for hidden states, the pass stops after the deepest of their layers, and the KV
- * cache does not keep its tokens. The first n_kept tokens are decoded completely beforehand, so later calls find them.
- */
-ELIZA_API int32_t eliza_inference_llm_stream_pooled_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
-                                                           uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
-                                                           const uint64_t * ranges, uint64_t n_ranges, float * out,
-                                                           uint64_t cap, char ** err);
-
-/* Lets the stream's next call of llm_stream_score_endings also write means of hidden states, over ranges of the tokens
- * that the stream has now, in the passes that it needs anyway. Otherwise as llm_stream_pooled_states. `out` must stay
- * valid until that call returns. If the call fails, `out` is unchanged, and the request is gone. */
-ELIZA_API int32_t eliza_inference_llm_stream_request_states(EliLlmStream * stream, const int32_t * layers,
-                                                            uint64_t n_layers, const uint64_t * ranges,
-                                                            uint64_t n_ranges, float * out, uint64_t cap, char ** err);
-
 ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
 
 /* Writes what llama.cpp returns as the embeddings of single tokens: *out_dim values for each of the ascending
@@ -431,6 +406,60 @@ ELIZA_API int eliza_inference_llm_score_endings_supported(void); /* 1 */
 ELIZA_API int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_ending_t * endings,
                                                        size_t n_endings, double * legal_out, double * joint_out,
                                                        double * option_mass_out, size_t cap, char ** err);
+
+/* ---- Decisions: several questions about one prompt, in one call --------------------------------- */
+
+/* The request and the results of eliza_inference_decide(). Set all of it to 0 first. */
+typedef struct {
+    size_t size; /* sizeof(eliza_decide_t) */
+
+    const int32_t * tokens; /* the prompt, at least one token */
+    uint64_t n_tokens;
+    const eliza_llm_stream_config_t * config; /* only its slot and its cache count. NULL = any slot */
+
+    /* Set by eliza_inference_cancel_decide(). A request that has it set is not run. */
+    int32_t cancelled;
+
+    /* The questions. The outputs are those of eliza_inference_llm_stream_score_endings(). Without hidden states, there
+     * is at least one ending. */
+    const eliza_ending_t * endings;
+    uint64_t n_endings;
+    double * legal_out;
+    double * joint_out;
+    double * option_mass_out;
+    uint64_t cap;
+
+    /* Means of hidden states over ranges of the prompt's tokens: for each of n_layers layers, for each of n_ranges
+     * ranges, n_embd values, which are not normalized to unit length. Layer i is the input of block i, counted from 0,
+     * and layer n_layer is the output of the final norm. `layers` is ascending, from 1 to n_layer.
+     * eliza_inference_describe() reports "n_layer" and "n_embd". `ranges` has the begin and the end of each range, as
+     * indices of `tokens`. n_layers = 0 means no hidden states. `states_cap` is the number of values for which
+     * `states_out` has room. */
+    const int32_t * layers;
+    uint64_t n_layers;
+    const uint64_t * ranges;
+    uint64_t n_ranges;
+    /* Without endings, if all requests in a forward pass are for hidden states, the pass stops after the deepest of
+     * their layers, and the KV cache does not keep its tokens. The first n_kept tokens are decoded completely
+     * beforehand, so later calls find them. */
+    uint64_t n_kept;
+    float * states_out;
+    uint64_t states_cap;
+
+    /* Results, also of a call that fails. */
+    int64_t forward_passes;
+    int64_t tokens_cached; /* tokens of the prompt that the KV cache held */
+} eliza_decide_t;
+
+/* Reads a prompt, and scores the labels after each of several endings of it, without a stream. The prompt and all
+ * endings go through the model together, in one forward pass or in as many as they need. Hidden states come from the
+ * same passes. The tokens from the first range on are always read; of the tokens before it, those that the KV cache
+ * does not hold. The call takes a slot while it runs.
+ * Returns the number of leaves of all endings. On failure no output is written. */
+ELIZA_API int32_t eliza_inference_decide(EliInferenceContext * ctx, eliza_decide_t * request, char ** err);
+
+/* Ends the call of eliza_inference_decide() with this request, from any thread. A later call with it ends at once. */
+ELIZA_API int eliza_inference_cancel_decide(EliInferenceContext * ctx, eliza_decide_t * request);
 
 /* ---- Ranking: the most probable of many labels ------------------------------------------------- */
 

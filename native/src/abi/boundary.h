@@ -116,6 +116,9 @@ std::shared_ptr<Object> require_object(const HandleTable<Object, Handle> & table
     return object;
 }
 
+// Checks a caller's configuration; NULL means the defaults. Throws Error.
+InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg);
+
 // Opens a stream and returns its handle. Throws Error.
 EliLlmStream * open_stream(EliInferenceContext * ctx, InferenceContext::OpenRequest request);
 

@@ -17,11 +17,9 @@ int eliza_inference_llm_stream_supported(void) { return 1; }
 int eliza_inference_llm_mtp_supported(void) { return 1; }
 int eliza_inference_llm_kv_quant_supported(void) { return 1; }
 
-namespace {
+static bool is_set(const char * text) { return text != nullptr && *text != '\0'; }
 
-bool is_set(const char * text) { return text != nullptr && *text != '\0'; }
-
-InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg) {
+InferenceContext::OpenRequest eliza::read_config(const eliza_llm_stream_config_t * cfg) {
     InferenceContext::OpenRequest request;
     if (cfg == nullptr) {
         return request;
@@ -57,6 +55,8 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
     }
     return request;
 }
+
+namespace {
 
 // Writes consecutive steps into the caller's buffers for tokens and text.
 struct StepWriter {
@@ -173,46 +173,6 @@ int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * stream, const
         require(tokens != nullptr || n == 0, "tokens is NULL");
         require(out != nullptr || cap == 0, "out is NULL");
         s.prefill_logprobs(tokens, n, n_top, out, cap);
-    });
-}
-
-int eliza_inference_llm_pooled_states_supported(void) { return 1; }
-
-namespace {
-
-std::vector<StateMeans::Range> read_ranges(const int32_t * layers, uint64_t n_layers, const uint64_t * ranges,
-                                           uint64_t n_ranges, const float * out, uint64_t cap) {
-    require(layers != nullptr || n_layers == 0, "layers is NULL");
-    require(ranges != nullptr || n_ranges == 0, "ranges is NULL");
-    require(out != nullptr || cap == 0, "out is NULL");
-    require(n_layers <= cap && n_ranges <= cap, "cap: expected room for each layer and range");
-    require(n_ranges <= INT32_MAX, "too many ranges");
-    std::vector<StateMeans::Range> read;
-    for (size_t i = 0; i < n_ranges; ++i) {
-        read.push_back({ranges[2 * i], ranges[2 * i + 1]});
-    }
-    return read;
-}
-
-}  // namespace
-
-int32_t eliza_inference_llm_stream_pooled_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
-                                                 uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
-                                                 const uint64_t * ranges, uint64_t n_ranges, float * out, uint64_t cap,
-                                                 char ** err) {
-    return with_stream(stream, err, [&](Stream & s) {
-        require(tokens != nullptr || n == 0, "tokens is NULL");
-        const auto parts = read_ranges(layers, n_layers, ranges, n_ranges, out, cap);
-        s.pooled_states(tokens, n, n_kept, {layers, layers + n_layers}, parts, out, cap);
-    });
-}
-
-int32_t eliza_inference_llm_stream_request_states(EliLlmStream * stream, const int32_t * layers, uint64_t n_layers,
-                                                  const uint64_t * ranges, uint64_t n_ranges, float * out, uint64_t cap,
-                                                  char ** err) {
-    return with_stream(stream, err, [&](Stream & s) {
-        const auto parts = read_ranges(layers, n_layers, ranges, n_ranges, out, cap);
-        s.request_states({layers, layers + n_layers}, parts, out, cap);
     });
 }
 

@@ -105,10 +105,14 @@ void InferenceContext::close() {
     call_ended_.wait(lock, [&] { return running_calls_.empty(); });
 }
 
-InferenceContext::RunningCall::RunningCall(InferenceContext & context) : context_(context) {
+InferenceContext::RunningCall::RunningCall(InferenceContext & context, const int32_t * by_caller)
+    : cancelled_by_caller(by_caller), context_(context) {
     const std::lock_guard<std::mutex> lock(context.mutex_);
     if (context.is_closed_) {
         throw invalid_argument("the context is destroyed");
+    }
+    if (by_caller != nullptr && *by_caller != 0) {
+        cancelled.set();
     }
     context.running_calls_.insert(this);
 }
@@ -192,6 +196,20 @@ void InferenceContext::note_opened(const DecoderSettings & settings, bool was_op
     }
 }
 
+// Returns what `open` opens on the decoder, and notes whether it succeeded.
+template <typename Open>
+auto InferenceContext::opened(std::shared_ptr<Decoder> & decoder, const DecoderSettings & settings, const Open & open) {
+    try {
+        auto found = open();
+        note_opened(settings, true);
+        return found;
+    } catch (...) {
+        decoder.reset();
+        note_opened(settings, false);
+        throw;
+    }
+}
+
 std::shared_ptr<Embedder> InferenceContext::embedder() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (embedder_ == nullptr) {
@@ -217,6 +235,46 @@ void InferenceContext::embed_tokens(const llama_token * tokens, size_t n, const 
     embedder()->embed_tokens(tokens, n, positions, n_positions, out, call.cancelled);
 }
 
+std::vector<EndingScores> InferenceContext::decide(DecisionRequest request) {
+    RunningCall call(*this, request.cancelled);
+    const DecoderSettings settings{request.kv_types};
+    std::shared_ptr<Decoder> decoder;
+    Options options;
+    Progress progress;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        decoder = decoder_locked(settings);
+        request.slot.most_wait = std::chrono::milliseconds(options_.slot_wait_ms);
+        options = options_;
+        progress = progress_;
+    }
+    const auto sequence =
+        opened(decoder, settings, [&] { return std::make_unique<Sequence>(decoder, request.slot, call.cancelled); });
+    struct Count {
+        const Sequence & sequence;
+        const DecisionRequest & request;
+        ~Count() {
+            *request.passes = sequence.counts().passes;
+            *request.tokens_cached = sequence.prompt_counts().tokens_reused;
+        }
+    } count{*sequence, request};
+    StreamCounts counts{};
+    return eliza::decide(*sequence, options, counts, request.decision, progress);
+}
+
+void InferenceContext::cancel_decision(int32_t & cancelled) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    cancelled = 1;
+    for (RunningCall * call : running_calls_) {
+        if (call->cancelled_by_caller == &cancelled) {
+            call->cancelled.set();
+        }
+    }
+    for (const auto & [settings, known] : decoders_) {
+        known.decoder->queue().wake_cancelled();
+    }
+}
+
 InferenceContext::NextToken InferenceContext::score_next(const llama_token * tokens, size_t n, llama_token target) {
     RunningCall call(*this);
     std::shared_ptr<Decoder> decoder;
@@ -229,21 +287,16 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
         decoder = decoder_locked(settings);
         slot.most_wait = std::chrono::milliseconds(options_.slot_wait_ms);
     }
-    try {
+    const auto sequence = opened(decoder, settings, [&] {
         if (n > static_cast<size_t>(decoder->n_ctx())) {  // check the length before reading the tokens
             throw ContextFull(std::to_string(n) + " tokens do not fit the context of " +
                               std::to_string(decoder->n_ctx()) + " (option n_ctx)");
         }
         decoder->model().check_tokens(tokens, n);
-    } catch (...) {
-        decoder.reset();
-        note_opened(settings, false);
-        throw;
-    }
-    note_opened(settings, true);
-    Sequence sequence(decoder, slot, call.cancelled);
-    sequence.append(tokens, n);
-    const float * logits = sequence.logits();
+        return std::make_unique<Sequence>(decoder, slot, call.cancelled);
+    });
+    sequence->append(tokens, n);
+    const float * logits = sequence->logits();
     const int32_t n_vocab = decoder->model().n_vocab();
     const llama_token top = argmax(logits, n_vocab);
     const double total = log_sum_exp(logits, static_cast<size_t>(n_vocab));
@@ -279,17 +332,9 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
         options = options_;
         progress = progress_;
     }
-    std::shared_ptr<Stream> stream;
-    try {
-        // Outside the lock, because this may wait for a slot or load a draft model.
-        stream = std::make_shared<Stream>(decoder, request.stream, options, progress, verifier_);
-    } catch (...) {
-        decoder.reset();
-        note_opened(settings, false);
-        throw;
-    }
-    note_opened(settings, true);
-    return stream;
+    // Outside the lock, because this may wait for a slot or load a draft model.
+    return opened(decoder, settings,
+                  [&] { return std::make_shared<Stream>(decoder, request.stream, options, progress, verifier_); });
 }
 
 }  // namespace eliza

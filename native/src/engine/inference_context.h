@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/options.h"
+#include "engine/choice/decision.h"
 #include "engine/choice/prepared_choices.h"
 #include "engine/embedder.h"
 #include "engine/model/model.h"
@@ -39,7 +40,7 @@ public:
     std::shared_ptr<const PreparedChoices> prepare_payload(std::string_view payload);
 
     // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error. Cancels a
-    // running load and calls of score_next(), embed() and embed_tokens(), and waits for them.
+    // running load and the calls that need no stream, and waits for them.
     void close();
 
     // Frees the model and the KV caches, unless a stream is open.
@@ -63,6 +64,19 @@ public:
 
     // Writes the values of single tokens; see Embedder::embed_tokens().
     void embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions, float * out);
+
+    // Makes a decision in a free slot. cancel_decision() with the same `cancelled` ends it; if that is set already, the
+    // decision is not made. Sets *passes and *tokens_cached, also if it throws.
+    struct DecisionRequest {
+        Decision decision;
+        KvTypes kv_types;
+        SlotWish slot;
+        int32_t * cancelled;
+        int64_t * passes;
+        int64_t * tokens_cached;
+    };
+    std::vector<EndingScores> decide(DecisionRequest request);
+    void cancel_decision(int32_t & cancelled);
 
     struct NextToken {
         float probability;  // of the target token
@@ -90,13 +104,14 @@ private:
     // A running call that close() cancels and waits for.
     class RunningCall {
     public:
-        // Throws an Error if the context is closed.
-        explicit RunningCall(InferenceContext & context);
+        // Throws an Error if the context is closed. *cancelled_by_caller cancels the call if it is set already.
+        explicit RunningCall(InferenceContext & context, const int32_t * cancelled_by_caller = nullptr);
         ~RunningCall();
         RunningCall(const RunningCall &) = delete;
         RunningCall & operator=(const RunningCall &) = delete;
 
         CancelFlag cancelled;
+        const int32_t * const cancelled_by_caller;
 
     private:
         InferenceContext & context_;
@@ -108,6 +123,8 @@ private:
     DecoderSettings usual_settings_locked() const;
     std::shared_ptr<Decoder> decoder_locked(const DecoderSettings & settings);
     void note_opened(const DecoderSettings & settings, bool was_opened);
+    template <typename Open>
+    auto opened(std::shared_ptr<Decoder> & decoder, const DecoderSettings & settings, const Open & open);
     ContextStage stage_locked() const;
     bool has_open_streams_locked() const;
     int32_t option_n_threads();

@@ -140,6 +140,20 @@ private:
 
 }  // namespace
 
+void require_fit(const Decoder & decoder, size_t n_before, const Ending & ending, const std::string & name) {
+    ending.choices->check_model(decoder.model());
+    try {
+        decoder.model().check_tokens(ending.tokens.data(), ending.tokens.size());
+    } catch (const Error & error) {
+        throw Error(error.status(), name + ": " + error.what());
+    }
+    const size_t n_needed = n_before + ending.tokens.size() + ending.choices->longest();
+    if (n_needed > static_cast<size_t>(decoder.n_ctx())) {
+        throw ContextFull(name + " comes to " + std::to_string(n_needed) + " tokens (option n_ctx is " +
+                          std::to_string(decoder.n_ctx()) + ")");
+    }
+}
+
 std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, StreamCounts & counts,
                                         const std::vector<Ending> & endings, WantedScores wanted) {
     return Scorer(sequence, options, counts, endings, wanted).run();

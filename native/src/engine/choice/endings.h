@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/base/options.h"
@@ -28,6 +29,10 @@ struct EndingScores {
     std::vector<double> legal, joint;  // log-probability of every leaf, in payload order; see leaf_scores.h
     double option_mass = 0.0;          // probability that the next token is the first token of a label
 };
+
+// Throws an Error unless the ending and its labels are of the decoder's model and fit after a prompt of n_before tokens.
+// `name` names the ending.
+void require_fit(const Decoder & decoder, size_t n_before, const Ending & ending, const std::string & name);
 
 // Computes the scores of every ending's labels. The tokens of all endings are decoded together after the tokens of the
 // sequence. The sequence is restored afterwards. Adds to `counts`. Throws an Error.

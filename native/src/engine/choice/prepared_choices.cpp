@@ -119,8 +119,14 @@ std::shared_ptr<const PreparedChoices> PreparedChoices::led(const Model & model,
     }
 }
 
+void PreparedChoices::check_model(const Model & model) const {
+    if (!is_for(model)) {
+        throw invalid_argument("the labels were prepared for another model");
+    }
+}
+
 std::shared_ptr<const PreparedChoices> PreparedChoices::with_lead(const Model & model, const std::string & lead) const {
-    if (texts_.empty() || model.fingerprint() != model_fingerprint_) {
+    if (texts_.empty() || !is_for(model)) {
         return nullptr;
     }
     const std::lock_guard<std::mutex> lock(mutex_);

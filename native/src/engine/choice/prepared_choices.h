@@ -41,10 +41,11 @@ public:
     size_t longest() const { return longest_; }
     size_t longest_choice() const { return longest_choice_; }
 
-    // The fingerprint of the model whose tokens the labels consist of.
-    const std::string & model_fingerprint() const { return model_fingerprint_; }
+    // Throws an Error unless the labels consist of tokens of this model.
+    void check_model(const Model & model) const;
 
 private:
+    bool is_for(const Model & model) const { return model.fingerprint() == model_fingerprint_; }
     void note_length(size_t choice, size_t n_tokens);
 
     std::string model_fingerprint_;

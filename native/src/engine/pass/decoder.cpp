@@ -39,6 +39,16 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeTh
       tree_limits_(limits_for(runner_, sequences_.n_lanes)),
       queue_(runner_, cache_, options.share_passes && model->can_share_passes()) {}
 
+void Decoder::check_prompt(size_t n_before, const llama_token * tokens, size_t n) const {
+    const auto most = static_cast<size_t>(n_ctx());
+    if (n > most - std::min(n_before, most)) {
+        throw ContextFull("a prompt of " + std::to_string(n) + " tokens" +
+                          (n_before > 0 ? " after " + std::to_string(n_before) : "") + " does not fit the context of " +
+                          std::to_string(most) + " (option n_ctx)");
+    }
+    model().check_tokens(tokens, n);
+}
+
 int32_t Decoder::most_rows() const { return std::min(n_batch(), runner_.max_rows()); }
 
 int32_t Decoder::most_ahead() const { return std::min(cache_.most_revocable(n_batch()), most_rows() - 1); }

@@ -44,6 +44,9 @@ public:
     int32_t n_batch() const { return runner_.n_batch(); }
     int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx_seq(context())); }
 
+    // Throws an Error unless these tokens of a prompt are in the vocabulary and fit after n_before others.
+    void check_prompt(size_t n_before, const llama_token * tokens, size_t n) const;
+
     // Returns how many rows of logits a pass may compute for one sequence.
     int32_t most_rows() const;
 

@@ -134,25 +134,18 @@ void Sequence::decode_rows(size_t n, const std::function<void(size_t i, const Lo
     run(wanted);
 }
 
-void Sequence::read_states(const std::vector<llama_token> & after, size_t n_kept, size_t from,
+void Sequence::read_states(const llama_token * tokens, size_t n, size_t n_kept, size_t from,
                            const std::vector<int32_t> & layers, const OnState & on_state) {
-    drop_ahead();  // the slot will hold the other tokens instead
-    std::vector<llama_token> text = tokens_;
-    text.insert(text.end(), after.begin(), after.end());
     PassRequest wanted(slot_, cancelled_, counts_);
-    wanted.text = text.data();
-    wanted.n_text = text.size();
-    wanted.n_known = n_decoded_;
-    wanted.appended_from = tokens_.size();
+    wanted.text = tokens;
+    wanted.n_text = n;
     wanted.rows = Rows::some;
-    ask_for_states(wanted, tokens_.size() + from, layers);
-    wanted.n_complete = wanted.wants_output_states ? 0 : tokens_.size() + n_kept;
-    wanted.on_state = [&](size_t at, int32_t layer, const float * values) {
-        on_state(at - tokens_.size(), layer, values);
-    };
+    ask_for_states(wanted, from, layers);
+    wanted.n_complete = wanted.wants_output_states ? 0 : n_kept;
+    wanted.on_state = on_state;
     reads_prompt_ = true;
-    run_with_ahead(text.size(), [&] { run_and_count(wanted); });
-    slot_.n_wanted = tokens_.size();
+    run_with_ahead(n, [&] { run_and_count(wanted); });
+    slot_.n_wanted = 0;
 }
 
 // Runs a request for `n` tokens, which are more than the sequence has. After an error the sequence needs only its own.

@@ -57,11 +57,11 @@ public:
     // of them: with 0 for the first. n is at most Decoder::most_rows().
     void decode_rows(size_t n, const std::function<void(size_t i, const LogitsRow & row)> & on_row);
 
-    // Calls `on_state` with the hidden states of the tokens `after`, which would follow this sequence, from index
-    // `from` on, in some layers (engine/pass/layer_rows.h). The layers are ascending. The sequence is unchanged, and
-    // the cache keeps the first n_kept of these tokens. n_kept is at most `from`.
+    // Calls `on_state` with the hidden states of these tokens from index `from` on, in some layers
+    // (engine/pass/layer_rows.h). The layers are ascending. The sequence must be empty and stays so, and the cache
+    // keeps the first n_kept tokens. n_kept is at most `from`.
     using OnState = std::function<void(size_t i, int32_t layer, const float * values)>;
-    void read_states(const std::vector<llama_token> & after, size_t n_kept, size_t from,
+    void read_states(const llama_token * tokens, size_t n, size_t n_kept, size_t from,
                      const std::vector<int32_t> & layers, const OnState & on_state);
 
     // Asks for hidden states of this sequence's tokens from index `from` on, as long as the object exists: the passes

@@ -115,34 +115,6 @@ void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_to
     logprobs.take(out, cap);
 }
 
-void Stream::pooled_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
-                           const std::vector<StateMeans::Range> & ranges, float * out, size_t cap) {
-    StateMeans means(decoder_->model(), layers, ranges, n, out, cap);
-    cancelled_.throw_if_set();
-    check_prompt(tokens, n);
-    draft_.drop();
-    sequence_.read_states({tokens, tokens + n}, std::min(n_kept, means.first()), means.first(), means.layers(),
-                          [&](size_t i, int32_t layer, const float * values) { means.add(i, layer, values); });
-    means.write();
-    counts_.prompt_tokens += static_cast<int64_t>(n);
-}
-
-void Stream::request_states(const std::vector<int32_t> & layers, const std::vector<StateMeans::Range> & ranges,
-                            float * out, size_t cap) {
-    requested_states_.emplace(decoder_->model(), layers, ranges, sequence_.tokens().size(), out, cap);
-}
-
-void Stream::check_prompt(const llama_token * tokens, size_t n) const {
-    const size_t n_before = sequence_.tokens().size();
-    const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
-    if (n > n_ctx - std::min(n_before, n_ctx)) {
-        throw ContextFull("a prompt of " + std::to_string(n) + " tokens" +
-                          (n_before > 0 ? " after " + std::to_string(n_before) : "") + " does not fit the context of " +
-                          std::to_string(n_ctx) + " (option n_ctx)");
-    }
-    decoder_->model().check_tokens(tokens, n);
-}
-
 // Appends a prompt with a function that may also decode it.
 void Stream::append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append) {
     cancelled_.throw_if_set();
@@ -154,8 +126,8 @@ void Stream::append_prompt(const llama_token * tokens, size_t n, const std::func
             "a span that replaces the prompt's last token has no token yet: before prefilling, generate the span's "
             "first token or clear the span");
     }
-    check_prompt(tokens, n);
     const size_t n_before = sequence_.tokens().size();
+    decoder_->check_prompt(n_before, tokens, n);
     draft_.drop();
     try {
         append();
@@ -467,14 +439,8 @@ void Stream::settle_fixed_text(size_t end) {
 
 void Stream::set_token_trie(std::string_view payload, int mode) { begin_span(choice_.parse_token_trie(payload, mode)); }
 
-void Stream::require_own(const PreparedChoices & choices) const {
-    if (choices.model_fingerprint() != decoder_->model().fingerprint()) {
-        throw invalid_argument("the labels were prepared for another model");
-    }
-}
-
 void Stream::set_choices(const PreparedChoices & choices, int mode) {
-    require_own(choices);
+    choices.check_model(decoder_->model());
     begin_span(choice_.span_of(choices, mode));
 }
 
@@ -558,41 +524,16 @@ const std::vector<double> & Stream::leaf_scores() {
     return choice_.leaf_scores();
 }
 
-// `name` names the ending in errors.
-void Stream::require_fit(const Ending & ending, const std::string & name) const {
-    require_own(*ending.choices);
-    try {
-        decoder_->model().check_tokens(ending.tokens.data(), ending.tokens.size());
-    } catch (const Error & error) {
-        throw Error(error.status(), name + ": " + error.what());
-    }
-    const size_t n_needed = sequence_.tokens().size() + ending.tokens.size() + ending.choices->longest();
-    if (n_needed > static_cast<size_t>(decoder_->n_ctx())) {
-        throw ContextFull(name + " comes to " + std::to_string(n_needed) + " tokens (option n_ctx is " +
-                          std::to_string(decoder_->n_ctx()) + ")");
-    }
-}
-
 std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endings, WantedScores wanted) {
-    std::optional<StateMeans> means = std::exchange(requested_states_, std::nullopt);
     cancelled_.throw_if_set();
     require_prompt();
     require_no_span("scoring endings");
     require_taken(!has_step(), "scoring endings");
     for (size_t i = 0; i < endings.size(); ++i) {
-        require_fit(endings[i], at("endings", i));
+        require_fit(*decoder_, sequence_.tokens().size(), endings[i], at("endings", i));
     }
     draft_.drop();
-    std::optional<Sequence::States> states;
-    if (means) {
-        states.emplace(sequence_, means->first(), means->layers(),
-                       [&](size_t i, int32_t layer, const float * values) { means->add(i, layer, values); });
-    }
-    std::vector<EndingScores> scores = eliza::score_endings(sequence_, options_, counts_, endings, wanted);
-    if (means) {
-        means->write();
-    }
-    return scores;
+    return eliza::score_endings(sequence_, options_, counts_, endings, wanted);
 }
 
 void Stream::begin_ranking() {
@@ -605,7 +546,7 @@ void Stream::begin_ranking() {
 
 Ranking Stream::rank(const Ending & ending, LabelRule rule, const RankWish & wish) {
     begin_ranking();
-    require_fit(ending, "the prompt with the longest label");
+    require_fit(*decoder_, sequence_.tokens().size(), ending, "the prompt with the longest label");
     LabelSearch::Place place{ending.tokens, ending.choices->trie(), rule};
     if (!search_ || !search_->is_for(place)) {
         search_.emplace(sequence_, options_, counts_, std::move(place));

@@ -23,7 +23,6 @@
 #include "engine/draft/draft.h"
 #include "engine/pass/sequence.h"
 #include "engine/pass/stream_counts.h"
-#include "engine/stream/state_means.h"
 #include "engine/stream/stop_strings.h"
 #include "engine/stream/token_logprobs.h"
 #include "sampling/legal_tokens.h"
@@ -56,15 +55,6 @@ public:
     // The same, and writes the log-probability of each token and of the n_top most probable tokens at its position to
     // `out`, which has room for `cap` entries.
     void prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out, size_t cap);
-
-    // Writes the means of the hidden states of these tokens, as if they were appended; see StateMeans. The conversation
-    // is unchanged. The cache keeps at least the first n_kept tokens, up to the first range.
-    void pooled_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
-                       const std::vector<StateMeans::Range> & ranges, float * out, size_t cap);
-
-    // Lets the next call of score_endings() write means of the conversation's hidden states, too.
-    void request_states(const std::vector<int32_t> & layers, const std::vector<StateMeans::Range> & ranges, float * out,
-                        size_t cap);
 
     // How far a call may generate.
     struct StepLimits {
@@ -204,11 +194,8 @@ private:
     void settle_fixed_text(size_t end);
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
-    void check_prompt(const llama_token * tokens, size_t n) const;
     void append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append);
     void require_prompt() const;
-    void require_own(const PreparedChoices & choices) const;
-    void require_fit(const Ending & ending, const std::string & name) const;
 
     CancelFlag cancelled_;
     const std::shared_ptr<Decoder> decoder_;
@@ -229,7 +216,6 @@ private:
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;
-    std::optional<StateMeans> requested_states_;
     std::optional<LabelSearch> search_;      // the last one
     std::optional<TextSearch> text_search_;  // the last one
 

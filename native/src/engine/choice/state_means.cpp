@@ -1,4 +1,4 @@
-#include "engine/stream/state_means.h"
+#include "engine/choice/state_means.h"
 
 #include <algorithm>
 #include <string>
