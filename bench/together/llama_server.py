@@ -27,7 +27,7 @@ START_SECONDS = 120.0
 SETTLING_SECONDS = 0.5
 """The pause before each method. The previous method's threads keep spinning for a moment."""
 
-UNTOLD = -1
+UNLABELLED = -1
 """Stands for a generated token whose id the server did not report."""
 
 PROGRAM_VARIABLE = "LLAMA_SERVER"
@@ -69,7 +69,7 @@ class LlamaServer:
         """Yield tokens as the server sends them.
 
         While a character is incomplete, the server sends nothing. Later it reports the number of
-        the tokens that began the character, but not their ids; they are `UNTOLD` here.
+        the tokens that began the character, but not their ids; they are `UNLABELLED` here.
         """
         seen = 0
         asked = {"n_predict": n_tokens, "stream": True, "return_tokens": True, "ignore_eos": True}
@@ -82,7 +82,7 @@ class LlamaServer:
                     new = came["tokens_predicted"] - seen
                     if new > 0:
                         told = came["tokens"][-new:]
-                        yield [UNTOLD] * (new - len(told)) + told
+                        yield [UNLABELLED] * (new - len(told)) + told
                         seen += new
 
     def choose(self, prompt: Tokens) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..decisions.answers import name_of
-from ..decisions.examples import UNTOLD, named_questions, option_names, read_examples
+from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
 from ..decisions.prompts import input_text
 from ..decisions.questions import MultiLabel, Question, text_of
 from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
@@ -296,7 +296,7 @@ def _compared(
         for place, target, old, new in zip(
             rows, targets[:, i].tolist(), before, after, strict=True
         ):
-            if target == UNTOLD or old is None or new is None:
+            if target == UNLABELLED or old is None or new is None:
                 continue
             pairs.append((old[i] == target, new[i] == target))
             if old[i] != new[i]:

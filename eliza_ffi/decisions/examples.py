@@ -20,7 +20,7 @@ from .answers import name_of
 from .prompts import AskedQuestion
 from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, text_of
 
-UNTOLD = -1
+UNLABELLED = -1
 """The target of a question that an example does not answer."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 class Examples:
     """Hold inputs with the right options of questions that have one answer each. `targets`, shape
     [n_inputs, n_questions], has the indices of the right options in the order of the question (true
-    is 0); :data:`UNTOLD` = not answered."""
+    is 0); :data:`UNLABELLED` = not answered."""
 
     inputs: tuple[Any, ...]
     targets: NDArray[np.intp]
@@ -135,7 +135,7 @@ def _pair(index: int, example: Any, names: Sequence[str]) -> tuple[Any, Mapping[
 def _targets(question: Question, answer: Any) -> list[int]:
     """Return the index of the right option. Labels have one index for each label."""
     if answer is None:
-        return [UNTOLD] * (len(question.labels) if isinstance(question, MultiLabel) else 1)
+        return [UNLABELLED] * (len(question.labels) if isinstance(question, MultiLabel) else 1)
     if isinstance(question, Score):
         return [level_of(question, answer)]
     if isinstance(question, Choice):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._lazy import once_for_each
 from ..checks import check_one_of, did_you_mean, wrong
-from ..decisions.examples import UNTOLD, named_questions, read_examples
+from ..decisions.examples import UNLABELLED, named_questions, read_examples
 from ..decisions.layout import (
     PROMPT_FORMATS,
     PROMPT_ORDERS,
@@ -151,7 +151,7 @@ def as_examples(
         return examples or ()
     labelled = read_examples(questions, examples)
     for i, row in enumerate(labelled.targets):
-        if (row == UNTOLD).all():
+        if (row == UNLABELLED).all():
             raise InvalidArgumentError(f"example {i} answers none of the questions")
     found = []
     for (_, question), targets in zip(
@@ -160,7 +160,7 @@ def as_examples(
         shots = tuple(
             Shot(input_text(each), target)
             for each, target in zip(labelled.inputs, targets, strict=True)
-            if target != UNTOLD
+            if target != UNLABELLED
         )
         if shots:
             found.append((question, shots))

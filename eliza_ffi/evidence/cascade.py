@@ -24,7 +24,7 @@ import numpy as np
 
 from ..checks import check_file, check_kind, check_number, check_path, check_several, wrong
 from ..decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
-from ..decisions.examples import UNTOLD, named_questions, read_examples
+from ..decisions.examples import UNLABELLED, named_questions, read_examples
 from ..decisions.fingerprint import fingerprint_once
 from ..decisions.probabilities import Array, log_softmax
 from ..decisions.prompts import check_one_input, option_count
@@ -261,7 +261,9 @@ class FunctionSource:
             rows = read_examples(questions, zip(inputs, answers, strict=True)).targets.tolist()
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"the function {self.name}: {error}") from None
-        return [Reading(tuple(None if each == UNTOLD else each for each in row)) for row in rows]
+        return [
+            Reading(tuple(None if each == UNLABELLED else each for each in row)) for row in rows
+        ]
 
 
 class CascadePlan:

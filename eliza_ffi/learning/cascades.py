@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_one_of, check_several
-from ..decisions.examples import UNTOLD, named_questions, option_names, read_examples
+from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
 from ..decisions.probabilities import Array, log_softmax
 from ..decisions.prompts import AskedQuestion, input_text, option_count
 from ..decisions.questions import Score
@@ -141,11 +141,11 @@ class Stages:
         self._models = [i for i, s in enumerate(said) if any(isinstance(x, np.ndarray) for x in s)]
         # Shape [n_sources, n, n_options], with zeros for functions.
         self.logs = np.array([[x if isinstance(x, np.ndarray) else zeros for x in s] for s in said])
-        self._final = np.array([[x if isinstance(x, int) else UNTOLD for x in s] for s in said])
+        self._final = np.array([[x if isinstance(x, int) else UNLABELLED for x in s] for s in said])
 
     def fit(self, name: str, goal: Goal) -> StagesOfQuestion:
         """Return the weights and the threshold; raise if nothing keeps the goal."""
-        told = np.flatnonzero(self.targets != UNTOLD)
+        told = np.flatnonzero(self.targets != UNLABELLED)
         fits = np.random.default_rng(0).permutation(told)[: len(told) // 2]
         if len(fits) < MIN_FIT:
             fits = fits[:0]
@@ -192,15 +192,15 @@ class Stages:
     ) -> Array:
         """Return the probabilities after each source, shape [n_sources, n, n_options]."""
         result, n = [], self.logs.shape[1]
-        p, final = np.full(self.logs.shape[1:], 1 / self._n_options), np.full(n, UNTOLD)
+        p, final = np.full(self.logs.shape[1:], 1 / self._n_options), np.full(n, UNLABELLED)
         for stage, own in enumerate(self._final):
             if stage in self._models:
                 k = self._models.index(stage)
                 logs = np.tensordot(np.array(weights[k]), self.logs[self._models[: k + 1]], 1)
                 p = np.exp(log_softmax(logs + np.array(constants[k])))
-            final = np.where(own == UNTOLD, final, own)
+            final = np.where(own == UNLABELLED, final, own)
             certain = np.eye(self._n_options)[np.maximum(final, 0)]
-            result.append(np.where((final == UNTOLD)[:, None], p, certain))
+            result.append(np.where((final == UNLABELLED)[:, None], p, certain))
         return np.array(result)
 
 
@@ -214,7 +214,7 @@ class Walk:
     def __init__(self, p: Array, targets: Options, goal: Goal, parts: Sequence[Bools]) -> None:
         self._goal, self._parts = goal, parts
         self._sure, self._answers = p.max(axis=2), p.argmax(axis=2)
-        is_untold = (targets == UNTOLD) | (goal.target == "agreement")
+        is_untold = (targets == UNLABELLED) | (goal.target == "agreement")
         self._right = np.where(is_untold, self._answers[-1], targets)
         delta = 1 - goal.confidence
         # Whether rows are for review, the level of each start, and the starts.

@@ -30,7 +30,7 @@ from ..checks import (
     short_repr,
 )
 from ..decisions.answers import expand, name_of
-from ..decisions.examples import UNTOLD, named_questions, option_names, read_examples
+from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.probabilities import Array, log_mean, relative_to, tempered
 from ..decisions.prompt_settings import PromptArguments, PromptSettings
@@ -247,8 +247,10 @@ def calibrate(
         check_kind("kept", kept, KeptScores, "KeptScores or None")
     warn = check_callback("on_warning", on_warning) or partial(logger.warning, "calibrate: %s")
     asked = as_questions(questions)
-    untold: list[Any] = [(each, {}) for each in check_several("inputs", inputs, "a list of inputs")]
-    labelled = read_examples(asked, [*rows, *untold] if untold else rows)
+    unlabelled: list[Any] = [
+        (each, {}) for each in check_several("inputs", inputs, "a list of inputs")
+    ]
+    labelled = read_examples(asked, [*rows, *unlabelled] if unlabelled else rows)
     strength = check_number("strength", strength, 0, 1)
     check_one_of("prefer", prefer, get_args(Preference))
     confidence = inner_fraction("confidence", confidence)
@@ -270,11 +272,11 @@ def calibrate(
     )
 
     named = named_questions(asked)
-    told = labelled.targets != UNTOLD
+    has_label = labelled.targets != UNLABELLED
     names, every = [name for name, _ in named], [question for _, question in named]
     learns = [
         method == "auto" and _may_learn(model, question, each)
-        for question, each in zip(every, told.T, strict=True)
+        for question, each in zip(every, has_label.T, strict=True)
     ]
     hidden = _wanted_hidden(model, method, how, named, labelled.targets, learns)
     features_for = ((),) * len(every) if hidden is None else hidden.features
@@ -284,13 +286,15 @@ def calibrate(
     ]
     is_fitted = any(each != "none" for tried in tried_for for each in tried)
     learns = [each and bool(features) for each, features in zip(learns, features_for, strict=True)]
-    wanted = told | (method == "batch") | (_sampled(~told) & learns)  # these need no answers
+    wanted = (
+        has_label | (method == "batch") | (_sampled(~has_label) & learns)
+    )  # these need no answers
 
     def check_enough(asked_about: NDArray[np.bool_]) -> None:
         if is_fitted and risk is None:
             _check_enough(method, names, asked_about, MIN_EXAMPLES)
         if risk is not None:  # half of the right answers are for the risk
-            answered = asked_about & told
+            answered = asked_about & has_label
             _check_enough(method, names, answered, 2 * MIN_EXAMPLES)
 
     check_enough(wanted)
@@ -515,7 +519,7 @@ class _Scored:
 
     def weights(self, rows: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Return the weights of the sources and the constants to subtract, fitted on examples."""
-        sources, rows = self.sources, rows & (self.targets != UNTOLD)
+        sources, rows = self.sources, rows & (self.targets != UNLABELLED)
         shift = np.zeros((len(sources), self.n_options))
         if self.scores[0].needs_threshold:
             shift[0] = self.center(rows)
@@ -580,7 +584,7 @@ def _fit(scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]) ->
     baseline = scored.baseline(method, rows)
     if not method.endswith("temperature"):
         return _Fit(baseline)
-    rows = rows & (scored.targets != UNTOLD)
+    rows = rows & (scored.targets != UNLABELLED)
     temperature = fit_temperature(scored.by(method, baseline)[rows], scored.targets[rows])
     return _Fit(baseline, temperature)
 
@@ -591,9 +595,11 @@ def _fit_best(
     """Select a method by cross-validation, and fit it on all examples."""
     is_scored = tried != ("head",)
     compared = ("none", *tried) if is_scored and "none" not in tried else tried
-    told = scored.targets != UNTOLD
+    has_label = scored.targets != UNLABELLED
     predicted = {each: _cross_validated(scored, each) for each in compared}
-    losses = {each: -log_p[told, scored.targets[told]] for each, log_p in predicted.items()}
+    losses = {
+        each: -log_p[has_label, scored.targets[has_label]] for each, log_p in predicted.items()
+    }
     costs = {each: _cost(scored, each) for each in tried}
     method = _simplest({each: losses[each] for each in tried}, costs)
     everywhere = np.full(len(scored.targets), True)
@@ -671,10 +677,10 @@ def _fit_with_rows(
 
     Return the rows that have selected the method, their scores and the calibration.
     """
-    part = used[scored.targets[used] != UNTOLD]
+    part = used[scored.targets[used] != UNLABELLED]
     if len(part) < MIN_EXAMPLES:  # too few to measure anything
-        untold = np.full(len(used), UNTOLD)
-        known = replace(scored.at(used), targets=untold).taught(learned)
+        unlabelled = np.full(len(used), UNLABELLED)
+        known = replace(scored.at(used), targets=unlabelled).taught(learned)
         return used, known, replace(_fit_best(question, known, ("none",)), rows=learned)
     known = scored.at(part)
     best = _fit_best(question, known, tried)
@@ -730,7 +736,7 @@ def suspicious_places(p: Array, targets: NDArray[np.intp]) -> list[tuple[float, 
     Each comes with the label's probability relative to the mean for all examples with this label,
     because some options are harder to tell from the others.
     """
-    differs = (targets != UNTOLD) & (p.argmax(axis=1) != targets)
+    differs = (targets != UNLABELLED) & (p.argmax(axis=1) != targets)
     return [
         (float(p[i, k] / p[targets == k, k].mean()), i)
         for i, k in zip(np.flatnonzero(differs).tolist(), targets[differs].tolist(), strict=True)
@@ -738,9 +744,9 @@ def suspicious_places(p: Array, targets: NDArray[np.intp]) -> list[tuple[float, 
 
 
 def _cross_validated_rows(scored: _Scored, method: CalibrationMethod) -> _HeldOut:
-    told = np.flatnonzero(scored.targets != UNTOLD)
-    p = np.exp(_cross_validated(scored, method))[told]
-    return _HeldOut(p, scored.targets[told], np.full(len(told), True))
+    has_label = np.flatnonzero(scored.targets != UNLABELLED)
+    p = np.exp(_cross_validated(scored, method))[has_label]
+    return _HeldOut(p, scored.targets[has_label], np.full(len(has_label), True))
 
 
 def _automation(rows: _HeldOut) -> Automation | None:
@@ -811,7 +817,7 @@ def _split(targets: NDArray[np.intp], is_split: bool) -> tuple[NDArray[np.intp],
     every = np.arange(len(targets))
     if not is_split:
         return every, np.arange(0)
-    answered = np.flatnonzero(targets != UNTOLD)
+    answered = np.flatnonzero(targets != UNLABELLED)
     held_out = np.random.default_rng(0).permutation(answered)[len(answered) // 2 :]
     return np.setdiff1d(every, held_out), np.sort(held_out)
 
@@ -824,7 +830,7 @@ def _split_at_look(
     Labels after the look must not improve the fit: a person can see the answers at the look, and
     select the fit by going on until it makes none of these mistakes.
     """
-    answered = targets != UNTOLD
+    answered = targets != UNLABELLED
     held_out = np.flatnonzero(certifies & answered)
     end = len(targets)
     if reached := [look for look in preset if look <= len(held_out)]:
@@ -1105,12 +1111,12 @@ def _costs(
     return {each: cost(each, states) for each, states in zip(groups, costs, strict=True)}
 
 
-def _may_learn(model: Any, question: AskedQuestion, told: NDArray[np.bool_]) -> bool:
+def _may_learn(model: Any, question: AskedQuestion, has_label: NDArray[np.bool_]) -> bool:
     """Return whether a question may learn from the inputs that do not answer it."""
-    n_told = int(told.sum())
+    n_told = int(has_label.sum())
     least = MIN_ROWS if n_told else 1
     has_own = "none" in _tried(model, "auto", question, True)  # answers to start from
-    return has_own and len(told) - n_told >= least
+    return has_own and len(has_label) - n_told >= least
 
 
 def can_learn_from_rows(model: Any, how: PromptSettings) -> bool:
@@ -1201,7 +1207,7 @@ def _features_for(model: Any, how: PromptSettings) -> tuple[Feature, ...]:
 
 def _counts(targets: NDArray[np.intp], n_options: int) -> NDArray[np.intp]:
     """Return how many examples each option is the right answer to."""
-    return np.bincount(targets[targets != UNTOLD], minlength=n_options)
+    return np.bincount(targets[targets != UNLABELLED], minlength=n_options)
 
 
 def _unseen(name: str, question: AskedQuestion, counts: NDArray[np.intp]) -> list[str]:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._lazy import lazy_property
-from ..decisions.examples import UNTOLD
+from ..decisions.examples import UNLABELLED
 from ..decisions.probabilities import Array, Floats, log_softmax, tempered
 from ..errors import InvalidArgumentError
 from ..evidence.features import Feature
@@ -88,7 +88,7 @@ def folds_of(targets: NDArray[np.intp], groups: NDArray[np.intp] | None = None) 
     option of their first example and then dealt to the folds in turn, so that all folds have about
     the same proportions of right options.
     """
-    labelled = np.flatnonzero(targets != UNTOLD)
+    labelled = np.flatnonzero(targets != UNLABELLED)
     folds = np.full(len(targets), -1, dtype=np.intp)
     group = labelled if groups is None else groups[labelled]
     _, first, member = np.unique(group, return_index=True, return_inverse=True)

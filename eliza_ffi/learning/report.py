@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..checks import check_callback, check_path, check_whole
 from ..decisions.answers import single_answers
-from ..decisions.examples import UNTOLD, named_questions, option_names, read_examples
+from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.layout import PromptFormat, PromptOrder
 from ..decisions.probabilities import Array
@@ -208,7 +208,7 @@ def evaluate(
     bins = check_whole("bins", bins, 1, MAX_BINS)
     named = named_questions(asked)
     labelled = read_examples(asked, rows)
-    wanted = labelled.targets != UNTOLD
+    wanted = labelled.targets != UNLABELLED
     _check_answered(named, wanted)
     how = settings_of_prompts(
         model.session,
@@ -300,13 +300,15 @@ def _evaluate_cascade(
     decided = cascade.decide_many(list(examples.inputs), asked, **settings)
     reports = []
     for i, (name, question) in enumerate(named_questions(asked)):
-        told = np.flatnonzero(examples.targets[:, i] != UNTOLD)
-        if not len(told):
+        labelled = np.flatnonzero(examples.targets[:, i] != UNLABELLED)
+        if not len(labelled):
             raise InvalidArgumentError(f"no example answers {name!r}")
-        singles = [[each for _, each in single_answers(decided[row])][i] for row in told.tolist()]
+        singles = [
+            [each for _, each in single_answers(decided[row])][i] for row in labelled.tolist()
+        ]
         p = np.array([each.distribution for each in singles])
         log_p = np.log(np.maximum(p, np.finfo(float).tiny))
-        targets = examples.targets[told, i]
+        targets = examples.targets[labelled, i]
         reports.append(_question_report(name, question, log_p, targets, None, bins, ()))
     stages = [each.stage for each in decided]
     counts = {each.name: stages.count(n) for n, each in enumerate(cascade.sources, 1)}

@@ -40,7 +40,7 @@ MAX_ANSWERS, MAX_CHARACTERS = 1000, 2**24
 RISK = 0.05
 """The share of errors for which the page says how many answers can be automated."""
 
-LEAST_P = 1e-12
+MIN_P = 1e-12
 """A right option of a smaller probability gets this one in a comparison of two calibrations."""
 
 logger = logging.getLogger(__name__)
@@ -291,7 +291,7 @@ class SetLearner:
             if isinstance(decision, Exception):
                 raise decision
             p = decision[0].distribution[options.index(new[text])]
-            self._losses[question, text, new[text]] = -float(np.log(max(p, LEAST_P)))
+            self._losses[question, text, new[text]] = -float(np.log(max(p, MIN_P)))
         n_seen = len(labels) - len(new)
         seen = n_seen * part.nll[part.method] if n_seen else 0.0
         losses = (self._losses[question, text, each] for text, each in new.items())

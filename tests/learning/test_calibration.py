@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scripted_decisions import MakeModel, ScriptedModel
 
 from eliza_ffi.decisions import prompts as prompts_module
-from eliza_ffi.decisions.examples import UNTOLD, read_examples
+from eliza_ffi.decisions.examples import UNLABELLED, read_examples
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.probabilities import log_mean, log_softmax, relative_to, tempered
 from eliza_ffi.decisions.prompt_settings import PromptSettings
@@ -155,7 +155,7 @@ def test_right_answers_become_indices_of_options() -> None:
         ],
     )
     assert labelled.inputs == ("a", "b", "c", "d")
-    x = UNTOLD
+    x = UNLABELLED
     expected = [[0, 1, 2, 1, 0], [1, 0, 1, 1, 1], [0, 3, 0, x, x], [x, x, x, x, x]]
     assert labelled.targets.tolist() == expected
     alone = read_examples([URGENT], [("a", True), ("b", None)])
