@@ -109,23 +109,23 @@ class QuestionPlan:
         self,
         session: Session,
         questions: Sequence[AskedQuestion],
-        how: PromptSettings,
+        settings: PromptSettings,
         *,
         full: bool = False,
         stream: Mapping[str, Any] | None = None,
         may_search: bool = False,
         hidden: WantedHidden | None = None,
     ) -> None:
-        self._how, self._full = how, full
+        self._settings, self._full = settings, full
         # The prompts of a request replace this one.
         self._request = generate_request(session, [0], method="decide", **(stream or {}))
-        self._model = decision_model_of(session) if how.prompt is None else None
+        self._model = decision_model_of(session) if settings.prompt is None else None
         self._source = evidence_source(session)
         self._priors: dict[QuestionPrompt, OptionPrior | None] = {}
         self._questions = questions
         self._prompts: list[list[QuestionPrompt]] = [[] for _ in questions]
         if self._model is not None:
-            _check_for_model(self._model, how, full, hidden)
+            _check_for_model(self._model, settings, full, hidden)
             self._asked = systemone_questions(questions)
             return
         n = len(questions)
@@ -151,29 +151,29 @@ class QuestionPlan:
         may_search = may_search and self._source is None
         self._prompts = []
         for question, is_scored in zip(questions, hidden.is_scored, strict=True):
-            orders = orders_of(question, how.orders) if is_scored else []
-            asked = [ask(question, how.answer_style, order) for order in orders]
-            if asked and may_search and _is_searched(question, how):
+            orders = orders_of(question, settings.orders) if is_scored else []
+            asked = [ask(question, settings.answer_style, order) for order in orders]
+            if asked and may_search and _is_searched(question, settings):
                 asked = [RenderedQuestion(question, (), ())]
-            self._prompts.append([QuestionPrompt(session, each, how) for each in asked])
+            self._prompts.append([QuestionPrompt(session, each, settings) for each in asked])
         every = list(itertools.chain.from_iterable(self._prompts))
         self._priors = {each: self._prior(session, each.asked) for each in every}
         self._readers = {
-            i: feature_reader(session, question, how, features)
+            i: feature_reader(session, question, settings, features)
             for i, (question, features) in enumerate(zip(questions, hidden.features, strict=True))
             if any(each.pooling != "embedding" for each in features)
         }
-        is_shared = how.order == "input-first" or how.prompt is not None
+        is_shared = settings.order == "input-first" or settings.prompt is not None
         self._apart = is_shared and len(self._readers) > 1
         groups = [every] if is_shared else [[each] for each in every]
         self._groups = [group for group in groups if group]
 
     def _prior(self, session: Session, asked: RenderedQuestion) -> OptionPrior | None:
-        how = self._how
-        if how.prior != "options" or not 0 < len(asked.options) <= MAX_OPTIONS:
+        settings = self._settings
+        if settings.prior != "options" or not 0 < len(asked.options) <= MAX_OPTIONS:
             return None
-        shown = asked.options, asked.question, how.shots_of(asked.question)
-        key = how.order, how.format, how.answer_style, self._full, shown
+        shown = asked.options, asked.question, settings.shots_of(asked.question)
+        key = settings.order, settings.format, settings.answer_style, self._full, shown
         return known_priors(session).get(key, OptionPrior)
 
     def prior_runs(self, session: Session) -> Generator[Run[Any], ScoreResult, None]:
@@ -330,13 +330,13 @@ class QuestionPlan:
 
 
 def _check_for_model(
-    model: DecisionModel, how: PromptSettings, full: bool, hidden: WantedHidden | None
+    model: DecisionModel, settings: PromptSettings, full: bool, hidden: WantedHidden | None
 ) -> None:
     if hidden is not None:
         raise InvalidArgumentError(
             f"the method head is not available for a decision model of type {model.type}"
         )
-    if how != PromptSettings() or full:
+    if settings != PromptSettings() or full:
         raise InvalidArgumentError(
             f"a decision model of type {model.type} has its own prompts, labels, orders "
             "and scoring; omit these settings"
@@ -357,10 +357,10 @@ def shared_beginning(prompts: Sequence[list[int]]) -> tuple[list[int], list[list
 
 
 def feature_reader(
-    session: Session, question: AskedQuestion, how: PromptSettings, features: Sequence[Feature]
+    session: Session, question: AskedQuestion, settings: PromptSettings, features: Sequence[Feature]
 ) -> FeatureReader:
     """Return the reader of features of a question's prompt."""
-    prompt = QuestionPrompt(session, ask(question, how.answer_style), how)
+    prompt = QuestionPrompt(session, ask(question, settings.answer_style), settings)
     return FeatureReader(session, prompt, features)
 
 
@@ -406,14 +406,14 @@ def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
     return list(itertools.islice(dict.fromkeys(itertools.islice(every, 2 * n)), n))
 
 
-def _is_searched(question: AskedQuestion, how: PromptSettings) -> bool:
+def _is_searched(question: AskedQuestion, settings: PromptSettings) -> bool:
     """Return whether only the most probable options of a question are found.
 
     The search needs no list of the options in the prompt, and one order.
     """
     if not isinstance(question, Choice) or not question.has_many_options:
         return False
-    return not question.lists_options and how.orders == 1 and how.answer_style == "text"
+    return not question.lists_options and settings.orders == 1 and settings.answer_style == "text"
 
 
 def _model_scores(

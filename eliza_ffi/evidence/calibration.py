@@ -482,7 +482,7 @@ class Calibration:
         return self.questions[index].apply(scores, self.scoring)
 
     def check(
-        self, model_fingerprint: str, questions: Sequence[Question], how: PromptSettings
+        self, model_fingerprint: str, questions: Sequence[Question], settings: PromptSettings
     ) -> None:
         """Check that the calibration was fitted for this model, these questions and settings.
 
@@ -490,20 +490,22 @@ class Calibration:
         InvalidArgumentError names the difference.
         """
         check_text("model_fingerprint", model_fingerprint)
-        check_kind("how", how, PromptSettings, "a PromptSettings")
+        check_kind("settings", settings, PromptSettings, "a PromptSettings")
         check_each("questions", questions, (Predicate, Choice, Score, MultiLabel), "a question")
         (model, encoder), (of_model, of_encoder) = (
             (each.partition("+")[::2]) for each in (self.model, model_fingerprint)
         )
         pairs = {"model": (model, of_model), "encoder": (encoder or None, of_encoder or None)}
-        pairs |= {name: (getattr(self, name), found) for name, found in how.described().items()}
+        pairs |= {
+            name: (getattr(self, name), found) for name, found in settings.described().items()
+        }
         for name, (fitted, found) in pairs.items():
             if fitted != found:
                 what = "number of orders" if name == "orders" else name.replace("_", " ")
                 raise InvalidArgumentError(
                     f"the calibration is for another {what}: expected {fitted!r}, got {found!r}"
                 )
-        if self.wording not in (None, wording_hash(how.prompt)):
+        if self.wording not in (None, wording_hash(settings.prompt)):
             raise InvalidArgumentError(
                 f"the calibration is for other prompts: {self.prompt!r} wrote different text "
                 "when the calibration was fitted"
@@ -522,7 +524,7 @@ class Calibration:
                     f"the calibration is for another question: {name!r} differs in "
                     f"{', '.join(differing)}"
                 )
-            if how.shots_of(question) != calibrated.shots:
+            if settings.shots_of(question) != calibrated.shots:
                 raise InvalidArgumentError(
                     f"the calibration is for other examples in the prompt of {name!r}"
                 )
@@ -676,17 +678,17 @@ def _content(raw: bytes) -> dict[str, Any]:
 
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:
-    how = PromptSettings(
+    settings = PromptSettings(
         answer_style=content["answer_style"],
         orders=content["orders"],
         order=content["prompt_order"],
         format=content["prompt_format"],
         prior=content["prior"],
     )
-    settings = how.described() | {"prompt": check_text("prompt", content["prompt"])}
+    described = settings.described() | {"prompt": check_text("prompt", content["prompt"])}
     n_questions = len(check_kind("questions", content["questions"], list, "a list"))
     return Calibration(
-        **settings,
+        **described,
         model=check_text("model", content["model"]),
         scoring=check_scoring(content["scoring"]),
         questions=tuple(

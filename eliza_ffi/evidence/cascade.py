@@ -195,7 +195,7 @@ class ModelSource:
                     f"expected {fitted['source']}, got {own}"
                 )
             plan = plan_of(model, questions, settings, "decide", sample)
-            prompts = plan.settings.how.described()
+            prompts = plan.settings.prompts.described()
             found = {"source": own, "prompts": {name: prompts[name] for name in PROMPTS}}
             yield partial(_read, model.session, plan), found
 

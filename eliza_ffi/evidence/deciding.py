@@ -86,7 +86,7 @@ class Settings:
         The settings of the stream: slot and cache.
     """
 
-    how: PromptSettings = field(default_factory=PromptSettings)
+    prompts: PromptSettings = field(default_factory=PromptSettings)
     scoring: ScoringRule = "constrained"
     calibration: Calibration | None = None
     allowed_probability: bool = False
@@ -111,13 +111,13 @@ class Settings:
 
     def described(self) -> dict[str, Any]:
         """Return everything that affects the answers to a question, as JSON."""
-        how, calibration = self.how, self.fitted
-        prompts = how.described()
-        del prompts["prompt"]
+        prompts, calibration = self.prompts, self.fitted
+        described = prompts.described()
+        del described["prompt"]
         return {
-            **prompts,
-            "wording": wording_hash(how.prompt),
-            "examples": [[shot.text, shot.option] for _, each in how.examples for shot in each],
+            **described,
+            "wording": wording_hash(prompts.prompt),
+            "examples": [[shot.text, shot.option] for _, each in prompts.examples for shot in each],
             "scoring": self.scoring,
             "calibration": None if calibration is None else calibration.digest,
             "allowed_probability": self.allowed_probability,
@@ -209,18 +209,17 @@ def _settings_runs(
     fitted = as_calibration(given.get("calibration"))
     calibration = None if fitted is None else in_other_words(fitted, questions)
     scoring = scoring_of(calibration, given.get("scoring"))
-    prompts = {name: given[name] for name in PromptArguments.__annotations__ if name in given}
-    how = yield from prompt_settings_runs(
+    prompts = yield from prompt_settings_runs(
         session,
         questions,
-        prompts,
+        {name: given[name] for name in PromptArguments.__annotations__ if name in given},
         examples=given.get("examples"),
         calibration=calibration,
         inputs=inputs,
     )
     if calibration is not None:
-        calibration.check(fingerprint_once(session), questions, how)
-    decision_model = decision_model_of(session) if how.prompt is None else None
+        calibration.check(fingerprint_once(session), questions, prompts)
+    decision_model = decision_model_of(session) if prompts.prompt is None else None
     if allowed_probability and decision_model is not None and decision_model.marked is not None:
         raise InvalidArgumentError(
             f"allowed_probability is not available for a decision model of type "
@@ -253,10 +252,10 @@ def _settings_runs(
     recentring = None
     if calibration is not None and calibration is not fitted:
         recentring = yield from _recentring_runs(
-            session, questions, calibration, how, method, inputs
+            session, questions, calibration, prompts, method, inputs
         )
     return Settings(
-        how=how,
+        prompts=prompts,
         scoring=scoring,
         calibration=calibration,
         allowed_probability=allowed_probability,
@@ -273,7 +272,7 @@ def _recentring_runs(
     session: Session,
     questions: Sequence[Question],
     calibration: Calibration,
-    how: PromptSettings,
+    prompts: PromptSettings,
     method: str,
     inputs: Sequence[Any] | None,
 ) -> Generator[Run[Any], Any, Recentring | None]:
@@ -294,7 +293,7 @@ def _recentring_runs(
     logger.warning("%s; its head is re-centred on %d inputs", warning, N_INPUTS)
     recentring = Recentring(calibration)
     hidden = replace(wanted, is_scored=(False,) * len(named))
-    plan = QuestionPlan(session, [question for _, question in named], how, hidden=hidden)
+    plan = QuestionPlan(session, [question for _, question in named], prompts, hidden=hidden)
     for i, given in enumerate(inputs):
         try:
             asking = plan.about(session, given)
@@ -323,7 +322,7 @@ class DecisionPlan:
         self.asking = QuestionPlan(
             session,
             self.every,
-            settings.how,
+            settings.prompts,
             full=settings.needs_full,
             stream=settings.stream,
             may_search=settings.may_search,
@@ -476,7 +475,7 @@ class DecisionPlan:
 
     def texts(self, session: Session, given: Any) -> list[str]:
         """Return the texts of the prompts, one for each question and order."""
-        return QuestionPlan(session, self.every, self.settings.how).texts(session, given)
+        return QuestionPlan(session, self.every, self.settings.prompts).texts(session, given)
 
 
 def never_certified_text(names: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ OnSkip = Callable[[int, str], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class KeptScores:
+class ScoreCache:
     """Scores of one model, which later fits use instead of reading the same inputs again.
 
     Attributes
@@ -45,10 +45,12 @@ class KeptScores:
         return self.found.setdefault(asked, {})
 
 
-def is_made(model: Any, how: PromptSettings) -> bool:
+def is_made(model: Any, settings: PromptSettings) -> bool:
     """Return whether a model is a decision model, and the questions have its own format."""
     session = getattr(model, "session", None)
-    return session is not None and how.prompt is None and decision_model_of(session) is not None
+    return (
+        session is not None and settings.prompt is None and decision_model_of(session) is not None
+    )
 
 
 def ask_examples(
@@ -56,20 +58,20 @@ def ask_examples(
     inputs: Sequence[Any],
     questions: Sequence[AskedQuestion],
     wanted: NDArray[np.bool_],
-    how: PromptSettings,
+    settings: PromptSettings,
     *,
     whole: bool,
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
     stream: Mapping[str, Any] | None = None,
     hidden: WantedHidden | None = None,
-    kept: KeptScores | None = None,
+    score_cache: ScoreCache | None = None,
 ) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
     """Ask about each input the questions that are `wanted`, shape [n_inputs, n_questions].
 
     Inputs with the same set of questions are processed as one batch. `on_skip` gets the index of
     each input that cannot be used, and the reason. If it is None, or if no input can be used, an
-    error with this reason is raised. With `kept`, only inputs without scores there are read.
+    error with this reason is raised. With `score_cache`, only inputs without scores there are read.
 
     Returns
     -------
@@ -87,8 +89,9 @@ def ask_examples(
     for group, every in groups.items():
         wanted_hidden = hidden and hidden.of(group)
         known: dict[str, Any] = {}
-        if kept is not None:
-            known = kept.of(tuple(questions[i] for i in group), how, wanted_hidden, whole)
+        if score_cache is not None:
+            every_question = tuple(questions[i] for i in group)
+            known = score_cache.of(every_question, settings, wanted_hidden, whole)
         rows = [row for row in every if not known or input_text(inputs[row]) not in known]
 
         def failed(place: int, error: Exception, rows: Sequence[int] = rows) -> str:
@@ -110,7 +113,7 @@ def ask_examples(
                 model,
                 [inputs[row] for row in rows],
                 [questions[i] for i in group],
-                how,
+                settings,
                 whole=whole,
                 on_error=failed,
                 progress=_after(len(answers), total, progress),
@@ -118,7 +121,7 @@ def ask_examples(
                 hidden=wanted_hidden,
             )
         )
-        if kept is not None:
+        if score_cache is not None:
             texts = [input_text(inputs[row]) for row in rows]
             known.update(zip(texts, answered, strict=True))
             rows, answered = every, [known[input_text(inputs[row])] for row in every]
@@ -145,7 +148,7 @@ def ask_many(
     model: Any,
     inputs: Sequence[Any],
     questions: Sequence[AskedQuestion],
-    how: PromptSettings,
+    settings: PromptSettings,
     *,
     whole: bool,
     on_error: OnError,
@@ -158,7 +161,7 @@ def ask_many(
     The first :data:`N_MASSES` inputs have allowed probabilities.
     """
     session = model.session
-    plan = QuestionPlan(session, questions, how, full=whole, stream=stream, hidden=hidden)
+    plan = QuestionPlan(session, questions, settings, full=whole, stream=stream, hidden=hidden)
     plan.about(session, "a test")  # if the questions are invalid, fail here and not for each input
     Task(session, plan.prior_runs(session)).run()
 

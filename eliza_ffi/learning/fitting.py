@@ -71,7 +71,7 @@ from ..session.options import CacheOptions
 from ..session.requests import check_keywords
 from ..terminal import counted
 from .cascades import calibrate_cascade
-from .examples import KeptScores, OnSkip, Progress, ask_examples, is_made
+from .examples import OnSkip, Progress, ScoreCache, ask_examples, is_made
 from .familiarity import TEXTS, fit_familiarity
 from .heads import (
     Group,
@@ -137,7 +137,7 @@ def calibrate(
     on_warning: Callable[[str], Any] | None = None,
     examples: Any = None,
     cache: CacheOptions | None = None,
-    kept: KeptScores | None = None,
+    score_cache: ScoreCache | None = None,
     target: Target | None = None,
     at: float = 0.95,
     option: Any = None,
@@ -212,9 +212,9 @@ def calibrate(
         Examples to show in the prompts, as for :meth:`~eliza_ffi.Model.decide`.
     cache
         As for :meth:`~eliza_ffi.Model.decide`.
-    kept
+    score_cache
         Scores of earlier calls for this model. Their inputs are not read again. The calibration of
-        `kept` has the settings of the prompts.
+        `score_cache` has the settings of the prompts.
     target, at, option
         Of a cascade: ask the next source only so rarely that, with the probability `confidence`,
         the ``"agreement"`` with all sources together, the ``"accuracy"``, or the ``"precision"`` or
@@ -243,8 +243,8 @@ def calibrate(
     check_one_of("method", method, (*METHODS, "auto"))
     check_callback("progress", progress)
     check_callback("on_skip", on_skip)
-    if kept is not None:
-        check_kind("kept", kept, KeptScores, "KeptScores or None")
+    if score_cache is not None:
+        check_kind("score_cache", score_cache, ScoreCache, "ScoreCache or None")
     warn = check_callback("on_warning", on_warning) or partial(logger.warning, "calibrate: %s")
     asked = as_questions(questions)
     unlabelled: list[Any] = [
@@ -262,12 +262,12 @@ def calibrate(
     if sampled is not None and risk is None:
         raise InvalidArgumentError("random needs risk: the share of wrong answers to accept")
     check_keywords("calibrate", prompts, PromptArguments.__annotations__.keys())
-    how = settings_of_prompts(
+    settings = settings_of_prompts(
         model.session,
         asked,
         prompts,
         examples=examples,
-        calibration=None if kept is None else kept.calibration,
+        calibration=None if score_cache is None else score_cache.calibration,
         inputs=sample_of(labelled.inputs, N_SAMPLE),
     )
 
@@ -278,7 +278,7 @@ def calibrate(
         method == "auto" and _may_learn(model, question, each)
         for question, each in zip(every, has_label.T, strict=True)
     ]
-    hidden = _wanted_hidden(model, method, how, named, labelled.targets, learns)
+    hidden = _wanted_hidden(model, method, settings, named, labelled.targets, learns)
     features_for = ((),) * len(every) if hidden is None else hidden.features
     tried_for = [
         _tried(model, method, question, bool(features))
@@ -304,13 +304,13 @@ def calibrate(
         labelled.inputs,
         every,
         wanted,
-        how,
+        settings,
         whole=scoring != "constrained",
         progress=progress,
         on_skip=on_skip,
         stream={"cache": cache},
         hidden=hidden,
-        kept=kept,
+        score_cache=score_cache,
     )
     check_enough(asked_about)
 
@@ -323,11 +323,11 @@ def calibrate(
         inputs = [labelled.inputs[row] for row in np.flatnonzero(asked_about[:, i])]
         groups = _groups(inputs)
         n_options = option_count(question)
-        heads = _costs(model, question, how, inputs, features_for[i])
+        heads = _costs(model, question, settings, inputs, features_for[i])
         scored = _Scored(
             name, n_options, seen[i], targets, groups, scoring, strength, heads, prefer
         )
-        shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
+        shots = tuple((shot.text, shot.option) for shot in settings.shots_of(question))
         certifies = np.isin(np.flatnonzero(asked_about[:, i]), list(sampled or ()))
         if sampled is not None and risk is not None:
             used, held_out = _split_at_look(targets, certifies, looks(risk, confidence))
@@ -376,7 +376,7 @@ def calibrate(
         if best.head is not None:
             of_heads[i] = known
     if of_heads:
-        fitted = _with_familiarity(model, every, how, fitted, of_heads, cache, kept)
+        fitted = _with_familiarity(model, every, settings, fitted, of_heads, cache, score_cache)
     labels = []
     if risk is not None:
         for name, parts in _parts_of_labels(asked):
@@ -392,8 +392,8 @@ def calibrate(
         scoring=scoring,
         questions=tuple(fitted),
         suspicious_labels=tuple(label for _, label in sorted(suspicious, key=itemgetter(0))),
-        wording=wording_hash(how.prompt),
-        **how.described(),
+        wording=wording_hash(settings.prompt),
+        **settings.described(),
     )
 
 
@@ -623,11 +623,11 @@ def _fit_best(
 def _with_familiarity(
     model: Any,
     questions: Sequence[AskedQuestion],
-    how: PromptSettings,
+    settings: PromptSettings,
     fitted: Sequence[QuestionCalibration],
     scored: Mapping[int, _Scored],
     cache: CacheOptions | None,
-    kept: KeptScores | None,
+    score_cache: ScoreCache | None,
 ) -> list[QuestionCalibration]:
     """Add to each head what marks inputs that are unlike its examples."""
     features = tuple(() if each.head is None else each.head.features for each in fitted)
@@ -636,12 +636,12 @@ def _with_familiarity(
         TEXTS,
         questions,
         np.tile([bool(each) for each in features], (len(TEXTS), 1)),
-        how,
+        settings,
         whole=False,
         on_skip=lambda index, reason: None,
         stream={"cache": cache},
         hidden=WantedHidden(features, (False,) * len(fitted)),
-        kept=kept,
+        score_cache=score_cache,
     )
     found = list(fitted)
     for i, each in scored.items():
@@ -1031,7 +1031,7 @@ def _nothing_certified(name: str, found: CertifiedThreshold | None, is_half: boo
 def _wanted_hidden(
     model: Any,
     method: str,
-    how: PromptSettings,
+    settings: PromptSettings,
     named: Sequence[tuple[str, AskedQuestion]],
     targets: NDArray[np.intp],
     learns: Sequence[bool],
@@ -1046,7 +1046,7 @@ def _wanted_hidden(
     has_enough = [
         method == "auto" and each.sum() >= MIN_EXAMPLES and (each > 0).sum() >= 2 for each in counts
     ]
-    found = _features_for(model, how) if any([*has_enough, *learns]) else ()
+    found = _features_for(model, settings) if any([*has_enough, *learns]) else ()
     of_rows = (feature_of_rows(found),) if found else ()
     features_for = tuple(
         found if enough else of_rows if may_learn else ()
@@ -1084,7 +1084,7 @@ def heads_of(model: Any, n_sources: int = 0) -> list[Group]:
 def _costs(
     model: Any,
     question: AskedQuestion,
-    how: PromptSettings,
+    settings: PromptSettings,
     inputs: Sequence[Any],
     features: tuple[Feature, ...],
 ) -> dict[Group, float]:
@@ -1099,7 +1099,7 @@ def _costs(
     groups = heads_of(model, n_sources)
     if only_compares(session):
         return dict.fromkeys(groups, 1.0)
-    reader = feature_reader(session, question, how, features_of(groups))
+    reader = feature_reader(session, question, settings, features_of(groups))
     texts = [input_text(each) for each in sample_of(inputs, N_SAMPLE)]
     costs, of_encoder = reader.costs(session, texts, [each.features for each in groups])
 
@@ -1119,19 +1119,19 @@ def _may_learn(model: Any, question: AskedQuestion, has_label: NDArray[np.bool_]
     return has_own and len(has_label) - n_told >= least
 
 
-def can_learn_from_rows(model: Any, how: PromptSettings) -> bool:
+def can_learn_from_rows(model: Any, settings: PromptSettings) -> bool:
     """Return whether a model has states to learn from rows without right answers."""
-    return bool(_features_for(model, how))
+    return bool(_features_for(model, settings))
 
 
 def features_of_rows(
-    model: Any, questions: Sequence[AskedQuestion], how: PromptSettings
+    model: Any, questions: Sequence[AskedQuestion], settings: PromptSettings
 ) -> tuple[Feature | None, ...]:
     """Return what each question can learn from without right answers; None if it cannot learn.
 
     The levels of a score, and more than 255 options, do not form groups of rows.
     """
-    feature = feature_of_rows(_features_for(model, how))
+    feature = feature_of_rows(_features_for(model, settings))
     return tuple(
         None
         if isinstance(each, Score)
@@ -1191,9 +1191,9 @@ def _tried(
     return tuple(each for each in METHODS if _base(each) not in without)
 
 
-def _features_for(model: Any, how: PromptSettings) -> tuple[Feature, ...]:
+def _features_for(model: Any, settings: PromptSettings) -> tuple[Feature, ...]:
     """Return the features for a head; () if hidden states cannot be read."""
-    if is_made(model, how):
+    if is_made(model, settings):
         return ()
     try:
         features = features_of(heads_of(model))

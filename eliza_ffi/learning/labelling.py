@@ -92,7 +92,7 @@ def read_rows(
     """
     sample = sample_of(texts, N_SAMPLE)
     questions = [question, *others]
-    how = settings_of_prompts(model.session, questions, prompts, inputs=sample)
+    settings = settings_of_prompts(model.session, questions, prompts, inputs=sample)
     n = len(questions)
     feature = feature_of_rows(features_of(heads_of(model)))
     hidden = WantedHidden(((feature,),) * n, (True,) * n)
@@ -103,7 +103,7 @@ def read_rows(
             part,
             questions,
             np.full((len(part), n), True),
-            how,
+            settings,
             whole=scoring != "constrained",
             on_skip=lambda index, reason: None,
             hidden=hidden,

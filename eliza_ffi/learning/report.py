@@ -210,7 +210,7 @@ def evaluate(
     labelled = read_examples(asked, rows)
     wanted = labelled.targets != UNLABELLED
     _check_answered(named, wanted)
-    how = settings_of_prompts(
+    settings = settings_of_prompts(
         model.session,
         asked,
         prompts,
@@ -219,10 +219,10 @@ def evaluate(
         inputs=sample_of(labelled.inputs, N_SAMPLE),
     )
     if reorder is None:
-        reorder = 1 if is_made(model, how) else 2
+        reorder = 1 if is_made(model, settings) else 2
     fingerprint = fingerprint_of(model)
     if calibration is not None:
-        calibration.check(fingerprint, asked, how)
+        calibration.check(fingerprint, asked, settings)
 
     for _, question in named if calibration is None else ():
         check_comparable(model.session, question)
@@ -231,7 +231,7 @@ def evaluate(
         labelled.inputs,
         [question for _, question in named],
         wanted,
-        replace(how, orders=max(how.orders, reorder)),
+        replace(settings, orders=max(settings.orders, reorder)),
         whole=scoring != "constrained"
         or (calibration is not None and calibration.needs_whole_rows),
         progress=progress,
@@ -244,7 +244,7 @@ def evaluate(
     reports = []
     for i, (name, question) in enumerate(named):
         fitted = None if calibration is None else calibration.questions[i]
-        asked_for = [each.first(how.orders) for each in scores[i]]
+        asked_for = [each.first(settings.orders) for each in scores[i]]
         log_p = np.array(
             [
                 each.log_probabilities(scoring) if fitted is None else fitted.apply(each, scoring)
@@ -259,10 +259,10 @@ def evaluate(
         report = _question_report(name, question, log_p, targets, flips, bins, masses)
         reports.append(report if fitted is None else _with_risk(report, fitted, log_p, targets))
     return DecisionReport(
-        **how.described(),
+        **settings.described(),
         model=fingerprint,
         scoring=scoring,
-        n_examples=sum(len(shots) for _, shots in how.examples),
+        n_examples=sum(len(shots) for _, shots in settings.examples),
         calibrated=calibration is not None,
         questions=tuple(reports),
         overall=_overall(reports, bins),

@@ -20,7 +20,7 @@ from ..decisions.wire import question_to
 from ..errors import ElizaError, InvalidArgumentError
 from ..evidence.auto_prompts import settings_of_prompts
 from ..evidence.calibration import Calibration, QuestionCalibration, wording_hash
-from ..learning.examples import KeptScores
+from ..learning.examples import ScoreCache
 from ..learning.fitting import MIN_EXAMPLES, calibrate
 from ..learning.labelling import MIN_READ, NO_OPTION, Kind, Labelling, Readings, read_rows, status
 from ..model import Model
@@ -101,7 +101,7 @@ class SetLearner:
         calibration = known.decide_options.get("calibration") or _uncalibrated(model, known)
         self._versions = [Version(0, known, calibration, ({},) * len(known.questions))]
         self._losses: dict[tuple[int, str, str], float] = {}  # of answers of the version in use
-        self._kept = KeptScores(calibration)
+        self._scores = ScoreCache(calibration)
         self._answered: dict[str, str | None] = {}
         self._seen: dict[int, Sequence[_Labelled]] = {}  # the labels of the last fits
         self.refits: Counter[str] = Counter()
@@ -245,10 +245,10 @@ class SetLearner:
             progress=self._check,
             on_skip=lambda index, _: left_out.append(index),
             on_warning=logger.info,
-            kept=self._kept,
+            score_cache=self._scores,
             **options,
         )
-        for scores in self._kept.found.values():
+        for scores in self._scores.found.values():
             for text in [*scores][:-MAX_LABELS]:
                 del scores[text]
         without = {*left_out, *(options and random)}
@@ -400,7 +400,7 @@ def _usable(labels: Sequence[Label], question: int) -> list[_Labelled]:
 
 def _uncalibrated(model: Model, known: QuestionSet) -> Calibration:
     """Return a calibration with the settings of a set that changes no probability."""
-    how = settings_of_prompts(model.session, known.questions, known.decide_options)
+    settings = settings_of_prompts(model.session, known.questions, known.decide_options)
     unchanged = [
         QuestionCalibration(question=question_to(each), method="none", n_examples=0, nll={})
         for each in known.questions
@@ -409,8 +409,8 @@ def _uncalibrated(model: Model, known: QuestionSet) -> Calibration:
         model=fingerprint_of(model),
         scoring=known.decide_options.get("scoring") or "constrained",
         questions=tuple(unchanged),
-        wording=wording_hash(how.prompt),
-        **how.described(),
+        wording=wording_hash(settings.prompt),
+        **settings.described(),
     )
 
 

@@ -203,12 +203,12 @@ class RowDecider(Decider):
                 "learn cannot be combined with think: rows learn from answers without reasoning"
             )
         asked = [question for _, question in named_questions(self.questions)]
-        if not can_learn_from_rows(self._model, settings.how):
+        if not can_learn_from_rows(self._model, settings.prompts):
             raise InvalidArgumentError(
                 "learn needs hidden states, which this model does not return: a reranker, a "
                 "decision model, or an older library"
             )
-        found = features_of_rows(self._model, asked, settings.how)
+        found = features_of_rows(self._model, asked, settings.prompts)
         self.learns = tuple([place for place, each in enumerate(found) if each is not None])
         if not self.learns:
             raise InvalidArgumentError(
