@@ -1,6 +1,6 @@
 """Tool calls: choose the tool, then generate its arguments.
 
-A call is written in the model's own format, with up to three requests that share a slot:
+One stream writes a call in the model's own format, in three steps:
 
 1. Does the model call a tool? The answer is the probability of the fixed text that begins a call.
    If the format also has fixed text that begins an answer in words, the model chooses between the
@@ -9,8 +9,6 @@ A call is written in the model's own format, with up to three requests that shar
    around it. Only the first tokens are scored: as many as distinguish the name from all others.
 3. Which arguments? They are generated under token masks of the tool's schema. The fixed text around
    them is part of the grammar, because one token may span fixed text and arguments.
-
-Each request begins with the tokens of the previous request, which are already in the slot.
 """
 
 from __future__ import annotations
