@@ -14,10 +14,10 @@ import numpy as np
 from fetch_real_models import fetch
 
 from eliza_ffi.decisions.fingerprint import fingerprint_of
-from eliza_ffi.evidence.asking import WantedHidden
 from eliza_ffi.evidence.auto_prompts import settings_of_prompts
 from eliza_ffi.evidence.calibration import Calibration
 from eliza_ffi.evidence.features import Feature
+from eliza_ffi.evidence.question_plan import WantedHidden
 from eliza_ffi.evidence.scoring import QuestionScores
 from eliza_ffi.learning import calibrate, fitting
 from eliza_ffi.learning.examples import ask_examples

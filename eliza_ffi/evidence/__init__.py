@@ -2,7 +2,7 @@
 
 A *source* returns log-probabilities of the options for an input: an encoder's similarity or a
 reranker's relevance (:mod:`.sources`), or a decoder's scores of the options as text
-(:mod:`.asking`). The log-probabilities of several sources are added with weights
+(:mod:`.question_plan`). The log-probabilities of several sources are added with weights
 (:mod:`.scoring`). A :mod:`.calibration` has fitted parts, and :mod:`.deciding` makes the decision.
 A :mod:`.cascade` asks cheap sources first.
 """

@@ -24,7 +24,7 @@ from ..decisions.layout import (
     Shot,
     frame,
 )
-from ..decisions.models.model_asking import decision_model_of
+from ..decisions.models.session_models import decision_model_of
 from ..decisions.prompt_settings import MIN_CHAT_MASS, PromptSettings, declared
 from ..decisions.prompts import AskedQuestion, ask, input_text
 from ..decisions.questions import Choice, Question
@@ -34,8 +34,8 @@ from ..session.scoring import ScoreArgs, Scoring
 from ..session.task import Task
 from ..terminal import counted
 from . import measurements
-from .asking import QuestionPlan, orders_of
 from .comparing import only_compares
+from .question_plan import QuestionPlan, orders_of
 
 if TYPE_CHECKING:
     from ..session.session import Session

@@ -79,11 +79,11 @@ from ..decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from ..decisions.wire import question_from, question_to
 from ..errors import InvalidArgumentError
 from ..structured.json_text import json_text, read_json
-from .asking import WantedHidden
 from .certificates import Automation, CertifiedThreshold, ConformalSets
 from .familiarity import Familiarity
 from .features import Feature
 from .heads import Head
+from .question_plan import WantedHidden
 from .scoring import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import once_for_each
-from ..decisions.models.model_asking import decision_model_of
+from ..decisions.models.session_models import decision_model_of
 from ..decisions.prompts import AskedQuestion, options_of
 from ..decisions.questions import Choice, Predicate, Score, text_of
 from ..errors import InvalidArgumentError, NotSupportedError

@@ -31,7 +31,7 @@ from ..decisions.answers import (
 )
 from ..decisions.examples import named_questions
 from ..decisions.fingerprint import fingerprint_once
-from ..decisions.models.model_asking import decision_model_of
+from ..decisions.models.session_models import decision_model_of
 from ..decisions.probabilities import Array
 from ..decisions.prompt_settings import PromptArguments, PromptSettings
 from ..decisions.prompts import ask, input_text
@@ -44,10 +44,10 @@ from ..session.requests import check_keywords
 from ..session.run import Run
 from ..session.scoring import ScoreResult, ranking_of
 from ..session.task import Task
-from .asking import QuestionPlan, WantedHidden, is_of_row, score_run
 from .auto_prompts import N_SAMPLE, prompt_settings_runs, sample_of
 from .calibration import Calibration, as_calibration, scoring_of, wording_hash
 from .comparing import check_comparable, has_source, only_compares, warn_of_names
+from .question_plan import QuestionPlan, WantedHidden, is_of_row, score_run
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
 from .scoring import QuestionScores, ScoringRule
 
@@ -296,13 +296,13 @@ def _recentring_runs(
     plan = QuestionPlan(session, [question for _, question in named], prompts, hidden=hidden)
     for i, given in enumerate(inputs):
         try:
-            asking = plan.about(session, given)
-            result = yield score_run(session, asking.args)
+            request = plan.about(session, given)
+            result = yield score_run(session, request.args)
         except ElizaError as error:
             if not is_of_row(error):
                 raise
         else:
-            recentring.add(str(i), asking.scores(result))
+            recentring.add(str(i), request.scores(result))
     return recentring
 
 
@@ -319,7 +319,7 @@ class DecisionPlan:
         self.compares, self.has_source = only_compares(session), has_source(session)
         if self.has_source:
             warn_of_names(session, self.every)
-        self.asking = QuestionPlan(
+        self.question_plan = QuestionPlan(
             session,
             self.every,
             settings.prompts,
@@ -335,17 +335,17 @@ class DecisionPlan:
 
     def batch_runs(self, session: Session) -> Generator[Run[Any], Any, None]:
         """Yield the run that measures the questions before a batch, if there is one."""
-        yield from self.asking.prior_runs(session)
+        yield from self.question_plan.prior_runs(session)
 
     def codes(self, place: int) -> list[str]:
         """Return the options of a question whose names are codes that the model must read."""
-        return [] if self.has_source else self.asking.codes(place)
+        return [] if self.has_source else self.question_plan.codes(place)
 
     def ahead(
         self, session: Session, items: Iterable[T], input_of: Callable[[T], Any]
     ) -> Iterable[T]:
         """Return the same items, and let an encoder read the inputs of several together."""
-        return self.asking.ahead(items, input_of)
+        return self.question_plan.ahead(items, input_of)
 
     def runs(
         self,
@@ -358,19 +358,19 @@ class DecisionPlan:
     ) -> Generator[Run[ScoreResult], ScoreResult, tuple[Decision, list[float | None]]]:
         """Yield the runs of a decision, whose results are sent.
 
-        `at_once` is as for :func:`~eliza_ffi.evidence.asking.score_run`. `on_scores` is called with
-        the log-probabilities and the scores of each question. Returns the decision, and the allowed
-        probability of each question, which `with_mass` requests.
+        `at_once` is as for :func:`.score_run`. `on_scores` is called with the log-probabilities and
+        the scores of each question. Returns the decision, and the allowed probability of each
+        question, which `with_mass` requests.
         """
         start = time.perf_counter()
         recentring, calibration = self.settings.recentring, self.settings.calibration
         if recentring is not None:
             calibration = recentring.calibration  # the same for the whole decision
         with_mass = with_mass or self.settings.allowed_probability
-        asking = self.asking.about(session, given, allowed_probability=with_mass)
-        yield from self.asking.prior_runs(session)
-        result = yield score_run(session, asking.args, at_once)
-        read = asking.scores(result)
+        request = self.question_plan.about(session, given, allowed_probability=with_mass)
+        yield from self.question_plan.prior_runs(session)
+        result = yield score_run(session, request.args, at_once)
+        read = request.scores(result)
         logs = [self._read(place, scores, calibration) for place, scores in enumerate(read)]
         usage = DecisionUsage(
             input_tokens=result.prompt_tokens,

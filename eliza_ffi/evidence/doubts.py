@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decisions.answers import Decision, most_probable, single_answers
 from ..decisions.questions import Choice
-from .asking import N_MASSES
+from .question_plan import N_MASSES
 
 if TYPE_CHECKING:
     from .deciding import DecisionPlan

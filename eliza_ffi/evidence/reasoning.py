@@ -114,7 +114,7 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
 
 def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Reasoning]:
     """Return the run that lets the model reason about an input and its questions."""
-    plan.asking.about(session, given)  # checks the input before the model reasons
+    plan.question_plan.about(session, given)  # checks the input before the model reasons
     text = f"{input_text(given).strip()}\n\n{plan.questions_text}"
     messages: Messages = [{"role": "user", "content": text}]
     try:

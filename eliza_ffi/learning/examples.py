@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decisions.models.model_asking import decision_model_of
+from ..decisions.models.session_models import decision_model_of
 from ..decisions.prompt_settings import PromptSettings
 from ..decisions.prompts import AskedQuestion, input_text
 from ..errors import ContextFullError, InvalidArgumentError
-from ..evidence.asking import N_MASSES, QuestionPlan, WantedHidden, is_of_row, score_run
 from ..evidence.calibration import Calibration
+from ..evidence.question_plan import N_MASSES, QuestionPlan, WantedHidden, is_of_row, score_run
 from ..evidence.scoring import QuestionScores
 from ..session.batches import OnError, run_many
 from ..session.task import Task
@@ -167,8 +167,8 @@ def ask_many(
 
     def task(numbered: tuple[int, Any]) -> Task[Any]:
         place, given = numbered
-        asking = plan.about(session, given, allowed_probability=place < N_MASSES)
-        return Task(session, score_run(session, asking.args), read=asking.scores)
+        request = plan.about(session, given, allowed_probability=place < N_MASSES)
+        return Task(session, score_run(session, request.args), read=request.scores)
 
     return run_many(
         enumerate(plan.ahead(inputs, lambda given: given)),

@@ -38,7 +38,6 @@ from ..decisions.prompts import AskedQuestion, input_text, option_count
 from ..decisions.questions import Choice, MultiLabel, Question, Score
 from ..decisions.wire import as_questions, question_to
 from ..errors import InvalidArgumentError, NotSupportedError
-from ..evidence.asking import WantedHidden, check_model, feature_reader
 from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..evidence.calibration import (
     METHODS,
@@ -65,6 +64,7 @@ from ..evidence.comparing import (
     only_compares,
 )
 from ..evidence.features import Feature, embedding_of
+from ..evidence.question_plan import WantedHidden, check_model, feature_reader
 from ..evidence.scoring import QuestionScores, ScoringRule, check_scoring, with_unseen
 from ..evidence.self_training import MIN_ROWS, SelfTraining
 from ..session.options import CacheOptions

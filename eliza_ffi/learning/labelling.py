@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 
 from ..decisions.probabilities import Array, Floats
 from ..decisions.prompts import AskedQuestion
-from ..evidence.asking import WantedHidden
 from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..evidence.certificates import CertifiedThreshold
 from ..evidence.features import Feature
+from ..evidence.question_plan import WantedHidden
 from ..evidence.scoring import ScoringRule
 from ..terminal import counted
 from .examples import ask_examples

@@ -24,12 +24,12 @@ from ..decisions.prompts import AnswerStyle, AskedQuestion
 from ..decisions.questions import Score
 from ..decisions.wire import as_questions, question_to
 from ..errors import InvalidArgumentError
-from ..evidence.asking import check_model
 from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..evidence.calibration import Calibration, QuestionCalibration, as_calibration, scoring_of
 from ..evidence.cascade import Cascade
 from ..evidence.comparing import check_comparable, only_compares
 from ..evidence.doubts import MIN_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
+from ..evidence.question_plan import check_model
 from ..evidence.rewording import N_INPUTS, in_other_words, recentred
 from ..evidence.scoring import QuestionScores, ScoringRule
 from ..session.requests import check_keywords

@@ -18,8 +18,8 @@ import numpy as np
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
-from ..evidence.asking import is_of_row
 from ..evidence.cascade import Cascade, CascadeCalibration, CascadePlan, FunctionSource, Reading
+from ..evidence.question_plan import is_of_row
 from .decider import DecidedRow, Decider, input_of
 from .rows import TableRow
 from .store import JobStore

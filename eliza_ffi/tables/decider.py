@@ -14,7 +14,6 @@ from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
-from ..evidence.asking import WantedHidden, is_of_row
 from ..evidence.auto_prompts import sample_of
 from ..evidence.calibration import Calibration
 from ..evidence.deciding import (
@@ -25,6 +24,7 @@ from ..evidence.deciding import (
     settings_for,
 )
 from ..evidence.doubts import Doubts
+from ..evidence.question_plan import WantedHidden, is_of_row
 from ..evidence.reasoning import decision_task, inputs_at_once
 from ..learning.fitting import can_learn_from_rows, features_of_rows
 from ..learning.input_prior import N_INPUTS, fit_input_prior

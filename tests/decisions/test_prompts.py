@@ -14,7 +14,7 @@ from eliza_ffi.decisions.prompt_settings import MAX_ORDERS
 from eliza_ffi.decisions.prompts import RenderedQuestion, ShownOption, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError, NotTextError
-from eliza_ffi.evidence.asking import orders_of
+from eliza_ffi.evidence.question_plan import orders_of
 
 TEAM = Choice("Which team?", {"billing": "money", "support": None}, none="none of these")
 ANGER = Score(" How angry is the writer?\n", ["calm", ("annoyed", "complains\n once"), "furious"])

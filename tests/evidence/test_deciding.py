@@ -30,9 +30,9 @@ from eliza_ffi.errors import (
     InvalidArgumentError,
 )
 from eliza_ffi.evidence import deciding
-from eliza_ffi.evidence.asking import QuestionPlan, orders_of
 from eliza_ffi.evidence.calibration import Calibration
 from eliza_ffi.evidence.deciding import MAX_OPTIONS, MAX_PROMPTS, plan_of
+from eliza_ffi.evidence.question_plan import QuestionPlan, orders_of
 from eliza_ffi.evidence.scoring import ScoringRule
 from eliza_ffi.learning.fitting import calibrate
 from eliza_ffi.learning.report import evaluate

@@ -13,9 +13,9 @@ from eliza_ffi import Model
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.questions import Choice
 from eliza_ffi.evidence import auto_prompts, measurements
-from eliza_ffi.evidence.asking import QuestionPlan
 from eliza_ffi.evidence.auto_prompts import settings_of_prompts
 from eliza_ffi.evidence.measurements import MAX_FILES, VARIABLE, find, folder, keep
+from eliza_ffi.evidence.question_plan import QuestionPlan
 from eliza_ffi.library.loading import Library
 
 TEAM = Choice("Which team is it?", {"billing": "money", "sales": None}, "team")

@@ -17,8 +17,7 @@ from eliza_ffi.decisions.probabilities import log_mean, log_softmax
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Option, Predicate, Score
-from eliza_ffi.evidence import asking
-from eliza_ffi.evidence.asking import QuestionPlan
+from eliza_ffi.evidence import question_plan
 from eliza_ffi.evidence.option_prior import (
     CONTENT_FREE,
     EVERYDAY,
@@ -26,6 +25,7 @@ from eliza_ffi.evidence.option_prior import (
     MIN_LOG_PRIOR,
     OptionPrior,
 )
+from eliza_ffi.evidence.question_plan import QuestionPlan
 from eliza_ffi.evidence.scoring import OptionScores
 from eliza_ffi.learning import evaluate
 from eliza_ffi.session.task import Task
@@ -192,7 +192,7 @@ def test_a_batch_measures_each_prior_once(
 
     monkeypatch.setattr(OptionPrior, "measure", noted)
     known: Recent[OptionPrior] = Recent(8)
-    monkeypatch.setattr(asking, "known_priors", lambda session: known)
+    monkeypatch.setattr(question_plan, "known_priors", lambda session: known)
     ask_many(plain_model, Predicate("The text is asked about in a batch."))
     assert 0 < len(measured) == len(set(measured))  # evaluate also asks in another order
 
@@ -258,6 +258,6 @@ def test_a_request_keeps_its_priors_if_other_requests_replace_them(
     """Before, the answers of such a request were not divided by the prior."""
     settings: Any = {"prompt_format": "plain", "prior": "options", **F32}
     expected = plain_model.decide(INPUT, TEAM, **settings)["team"].distribution
-    monkeypatch.setattr(asking, "known_priors", lambda session: Recent(0))
+    monkeypatch.setattr(question_plan, "known_priors", lambda session: Recent(0))
     found = plain_model.decide(INPUT, TEAM, orders=1, **settings)["team"].distribution
     assert found == pytest.approx(expected, abs=CLOSE)

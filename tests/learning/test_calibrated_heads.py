@@ -19,8 +19,8 @@ from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
 from eliza_ffi.evidence import Calibration
-from eliza_ffi.evidence.asking import QuestionPlan, WantedHidden, score_run
 from eliza_ffi.evidence.features import Feature
+from eliza_ffi.evidence.question_plan import QuestionPlan, WantedHidden, score_run
 from eliza_ffi.evidence.scoring import QuestionScores
 from eliza_ffi.learning import calibrate, evaluate, fitting
 from eliza_ffi.learning.thresholds import certify
@@ -113,10 +113,10 @@ def test_features_are_means_of_hidden_states(tiny_model: Model, order: Any) -> N
     how = PromptSettings(order=order)
     features = (Feature("last", 2), Feature("mean", 3), Feature("mean", 1))
     plan = QuestionPlan(session, [KIND], how, hidden=WantedHidden((features,), (False,)))
-    asking = plan.about(session, text)
-    (scores,) = asking.scores(Task(session, score_run(session, asking.args)).run())
+    request = plan.about(session, text)
+    (scores,) = request.scores(Task(session, score_run(session, request.args)).run())
     assert scores.hidden is not None
-    tokens = list(asking.args.prompts[0].generation.prompt_tokens)
+    tokens = list(request.args.prompts[0].generation.prompt_tokens)
     states = tiny_model.hidden_states(tokens, layers=[1, 2, 3], n_rows=len(tokens))
     texts = [session.detokenize([each]) for each in tokens]
     begin = next(i for i in range(len(tokens)) if "".join(texts[i:]).startswith("The horse"))
@@ -207,8 +207,8 @@ def test_several_questions_share_one_read_of_the_input(
     def states(*questions: Any) -> list[Any]:
         wanted = WantedHidden((features, more)[-len(questions) :], (False,) * len(questions))
         plan = QuestionPlan(session, questions, how, hidden=wanted)
-        asking = plan.about(session, "The horse likes the ladder.")
-        found = asking.scores(Task(session, score_run(session, asking.args)).run())
+        request = plan.about(session, "The horse likes the ladder.")
+        found = request.scores(Task(session, score_run(session, request.args)).run())
         return [each.hidden for each in found]
 
     expected = [states(KIND)[0][: len(features)], states(ALIVE)[0]]

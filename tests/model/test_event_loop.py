@@ -20,8 +20,8 @@ from eliza_ffi.choices.label_set import LabelSet
 from eliza_ffi.decisions import Predicate
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, FillError, NativeFaultError
-from eliza_ffi.evidence.asking import QuestionPlan
 from eliza_ffi.evidence.deciding import DecisionPlan
+from eliza_ffi.evidence.question_plan import QuestionPlan
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model

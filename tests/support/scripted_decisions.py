@@ -12,7 +12,7 @@ import numpy as np
 from eliza_ffi.decisions.probabilities import log_softmax
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, option_count
-from eliza_ffi.evidence.asking import orders_of
+from eliza_ffi.evidence.question_plan import orders_of
 from eliza_ffi.evidence.scoring import OptionScores, QuestionScores
 from eliza_ffi.learning.examples import ask_many
 

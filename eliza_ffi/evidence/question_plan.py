@@ -18,7 +18,7 @@ import numpy as np
 
 from ..checks import wrong
 from ..decisions.models.decision_model import DecisionModel, QuestionPrompts
-from ..decisions.models.model_asking import decision_model_of, label_tokens, systemone_questions
+from ..decisions.models.session_models import decision_model_of, label_tokens, systemone_questions
 from ..decisions.prompt_settings import PromptSettings
 from ..decisions.prompt_tokens import QuestionPrompt, QuestionTokens, tokens_of_prompts
 from ..decisions.prompts import (
@@ -79,7 +79,7 @@ class WantedHidden:
         )
 
 
-class Asking(NamedTuple):
+class QuestionRequest(NamedTuple):
     """The scoring request of an input, and the function that reads the scores of each question.
 
     Instead of scores, a question whose best options were searched has a ranking.
@@ -213,7 +213,9 @@ class QuestionPlan:
             if not option.is_lettered and not option.description and is_code(option.label)
         ]
 
-    def about(self, session: Session, given: Any, *, allowed_probability: bool = False) -> Asking:
+    def about(
+        self, session: Session, given: Any, *, allowed_probability: bool = False
+    ) -> QuestionRequest:
         """Return the request about an input for :func:`~eliza_ffi.decisions.input_text`."""
         _ = session.ctx  # raises if the model is closed or belongs to the parent process
         if self._model is not None:
@@ -233,7 +235,7 @@ class QuestionPlan:
         states, with_scores, scored = read_with_scores(states, scored)
         prompts = [*states.values(), *scored]
         args = ScoreArgs(prompts, self._full, allowed_probability, self._evidence(text.strip()))
-        return Asking(args, partial(self._scores, wanted, states | with_scores))
+        return QuestionRequest(args, partial(self._scores, wanted, states | with_scores))
 
     def _evidence(self, text: str) -> Callable[[Callable[[], None]], Evidence] | None:
         """Return the function that compares an input with the options, if a source does that."""
@@ -304,7 +306,7 @@ class QuestionPlan:
 
     def _about_by_model(
         self, session: Session, model: DecisionModel, given: Any, allowed_probability: bool
-    ) -> Asking:
+    ) -> QuestionRequest:
         """Return the request in a decision model's own format, whose template takes JSON."""
         asked = model.ask(self._asked, given)
         every = [prompt for question in asked for prompt in question.prompts]
@@ -313,12 +315,12 @@ class QuestionPlan:
                 ScoredPrompt(self._generation(list(each.tokens)), positions=each.read)
                 for each in every
             ]
-            return Asking(ScoreArgs(prompts), partial(_model_scores, asked))
+            return QuestionRequest(ScoreArgs(prompts), partial(_model_scores, asked))
         begin, rests = shared_beginning([list(each.tokens) for each in every])
         labels = [label_tokens(session, each.read) for each in every]
         prompt = ScoredPrompt(self._generation(begin), tuple(map(Ending, rests, labels)))
         args = ScoreArgs([prompt], allowed_probability=allowed_probability)
-        return Asking(args, partial(_model_scores, asked))
+        return QuestionRequest(args, partial(_model_scores, asked))
 
     def texts(self, session: Session, given: Any) -> list[str]:
         """Return the text of the prompts, including control tokens, for inspection."""

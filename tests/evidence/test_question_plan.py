@@ -20,7 +20,7 @@ from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, RenderedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
-from eliza_ffi.evidence.asking import QuestionPlan, orders_of, shared_beginning
+from eliza_ffi.evidence.question_plan import QuestionPlan, orders_of, shared_beginning
 from eliza_ffi.library import Library
 from eliza_ffi.session.scoring import ScoredPrompt
 
