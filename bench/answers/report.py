@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -16,8 +17,10 @@ from .methods import DEFAULT
 
 Cell = dict[str, Any]
 
-ONLY_IN_PICTURES = (", 300 labels", ", 1000 inputs")
-"""How the names of methods end that tables leave out: they hardly differ from the row above."""
+ONLY_IN_PICTURES = re.compile(
+    r"(chat|plain), |letters$|2 ex|.*(, 300 labels| 100 inputs| 1000 inputs)$"
+)
+"""The methods that tables leave out: worse prompts, and numbers between and above the others."""
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -27,7 +30,7 @@ def markdown(results: dict[str, Any]) -> str:
     others, because their own results have more samples.
     """
     parts = [f"Last run: {machine_line(results['machine'])} {versions_of(results['peers'])}."]
-    shown = [cell for cell in results["cells"] if not cell["method"].endswith(ONLY_IN_PICTURES)]
+    shown = [cell for cell in results["cells"] if not ONLY_IN_PICTURES.match(cell["method"])]
     shown = [cell for cell in shown if not cell["method"].endswith(" labels")] or shown
     for model, cells in _groups(shown, "model").items():
         parts += [f"**{model}**", _table(_measured(cells))]
