@@ -30,13 +30,13 @@ protected:
         return result;
     }
 
-    Choice choice{sequence, options, counts};
-    Answer answer{sequence, choice, options, counts};
+    Choice choice{sequence, options};
+    Answer answer{sequence, choice, options};
 };
 
 TEST_F(AnswerTest, FixedTextTakesNoPass) {
     fill(R"({"after": "It is "})");
-    EXPECT_EQ(sequence.counts().passes, 0);
+    EXPECT_EQ(sequence.counts().forward_passes, 0);
     EXPECT_EQ(text_of(told().answer), "It is ");
 }
 

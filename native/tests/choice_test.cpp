@@ -36,7 +36,7 @@ protected:
         return tokens;
     }
 
-    Choice choice{sequence, options, counts};
+    Choice choice{sequence, options};
 };
 
 TEST_F(ChoiceTest, EndsOnTheLeafWhoseTokensItReturned) {
@@ -53,7 +53,7 @@ TEST_F(ChoiceTest, WithOneLeafTakesNoPass) {
     read("The action is ");
     begin({"SEND_MESSAGE"}, ELIZA_TRIE_ARGMAX);
     EXPECT_EQ(walk(), tokens_of("SEND_MESSAGE"));
-    EXPECT_EQ(sequence.counts().passes, 0);
+    EXPECT_EQ(sequence.counts().forward_passes, 0);
     EXPECT_EQ(counts.tokens_forced, static_cast<int64_t>(tokens_of("SEND_MESSAGE").size()));
 }
 

@@ -21,7 +21,7 @@ protected:
 
     std::vector<Event> events;
     const std::shared_ptr<VerifierHook> hook = std::make_shared<VerifierHook>();
-    Draft draft{{1, 4, ""}, sequence, options, hook, counts};
+    Draft draft{{1, 4, ""}, sequence, options, hook};
 };
 
 TEST_F(DraftTest, ContinuesARepetition) {
@@ -30,7 +30,7 @@ TEST_F(DraftTest, ContinuesARepetition) {
     draft.decode(/*most=*/100, /*n_generated=*/0);
     EXPECT_GT(sequence.n_ahead(), 0u);
     EXPECT_LE(sequence.n_ahead(), 4u);
-    EXPECT_EQ(sequence.counts().passes, 1);
+    EXPECT_EQ(sequence.counts().forward_passes, 1);
     EXPECT_FALSE(sequence.has_undecoded());
 }
 
@@ -61,7 +61,7 @@ TEST_F(DraftTest, DoesNotReportADroppedDraft) {
 TEST_F(DraftTest, DecodesNothingWithoutADraft) {
     read("one two three one two three one two three one two");
     draft.decode(/*most=*/0, 0);
-    EXPECT_EQ(sequence.counts().passes, 0);
+    EXPECT_EQ(sequence.counts().forward_passes, 0);
     EXPECT_TRUE(sequence.has_undecoded());
 }
 

@@ -10,7 +10,6 @@
 
 #include "eliza/eliza_inference.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 #include "test_model.h"
 
@@ -30,7 +29,7 @@ protected:
 
     void read(const std::string & text) {
         const std::vector<llama_token> tokens = tokens_of(text);
-        sequence.append(tokens.data(), tokens.size());
+        sequence.append_prompt(tokens.data(), tokens.size());
     }
 
     const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
@@ -40,7 +39,7 @@ protected:
                                   DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     CancelFlag cancelled;
     Sequence sequence{decoder, {}, cancelled};
-    StreamCounts counts{};
+    StreamCounts & counts = sequence.counts();
     TokenSelector selector{model->vocab(), {}};
 };
 

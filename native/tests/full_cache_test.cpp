@@ -150,9 +150,10 @@ TEST_P(FullCache, TokensThatAreFoundAgainCountOnce) {
     first.logits();
     second.append(other.data(), other.size());
     second.logits();
-    third.append(longer.data(), longer.size());  // do not fit: the stream loses the common tokens, and finds them again
+    third.append_prompt(longer.data(),
+                        longer.size());  // do not fit: the stream loses the common tokens, and finds them again
     third.logits();
-    EXPECT_EQ(third.counts().tokens_reused, 100);
+    EXPECT_EQ(third.counts().prompt_tokens_reused, 100);
 }
 
 TEST_P(FullCache, AWaitingStreamCanBeCancelled) {

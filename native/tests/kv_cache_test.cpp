@@ -13,7 +13,7 @@ protected:
     const std::vector<llama_token> text = tokens_of("The quick brown fox jumps over the lazy dog again");
 
     void decode_text() {
-        sequence.append(text.data(), text.size());
+        sequence.append_prompt(text.data(), text.size());
         sequence.logits();
     }
     Slot & free_slot() {
@@ -107,7 +107,7 @@ TEST_F(KvCacheTest, AStateIsRestoredUnchanged) {
     sequence.append(7);
     const std::vector<float> expected(sequence.logits(), sequence.logits() + model->n_vocab());
     const float * got = other.logits();
-    EXPECT_EQ(other.counts().tokens_reused, 0);
+    EXPECT_EQ(other.counts().prompt_tokens_reused, 0);
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
 }
 
@@ -124,7 +124,7 @@ protected:
     KvCache & cache = decoder->cache();
 
     std::vector<float> logits_after(Sequence & any, const std::vector<llama_token> & tokens) {
-        any.append(tokens.data(), tokens.size());
+        any.append_prompt(tokens.data(), tokens.size());
         const float * logits = any.logits();
         return {logits, logits + model->n_vocab()};
     }
@@ -140,10 +140,10 @@ class KeptTextsTest : public OtherTextsTest {
 protected:
     // Returns how many tokens of the text the sequence found in the cache.
     int64_t n_reused_by(const std::vector<llama_token> & tokens) {
-        const int64_t before = sequence.counts().tokens_reused;
+        const int64_t before = sequence.counts().prompt_tokens_reused;
         sequence.truncate(0);
         logits_after(sequence, tokens);
-        return sequence.counts().tokens_reused - before;
+        return sequence.counts().prompt_tokens_reused - before;
     }
     std::vector<llama_token> row_of(llama_token seed_of_template, llama_token seed) const {
         std::vector<llama_token> tokens = distinct_text(seed_of_template, 100);
@@ -224,8 +224,8 @@ TEST_F(ParkedTextsTest, AreRestoredForAPromptThatBeginsTheSame) {
 
     Sequence again(decoder, {}, cancelled);
     const std::vector<float> got = logits_after(again, longer);
-    EXPECT_EQ(again.counts().tokens_reused, static_cast<int64_t>(text.size()));
-    EXPECT_EQ(again.counts().passes, 1);
+    EXPECT_EQ(again.counts().prompt_tokens_reused, static_cast<int64_t>(text.size()));
+    EXPECT_EQ(again.counts().forward_passes, 1);
     EXPECT_EQ(cache.n_parked(), longer.size());  // the shorter one was restored completely
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
 }
@@ -243,7 +243,7 @@ TEST_F(ParkedTextsTest, StayParkedIfOnlyTheirBeginningIsUsed) {
     }();
     Sequence again(decoder, {}, cancelled);
     const std::vector<float> got = logits_after(again, other);
-    EXPECT_EQ(again.counts().tokens_reused, static_cast<int64_t>(text.size()) - 3);
+    EXPECT_EQ(again.counts().prompt_tokens_reused, static_cast<int64_t>(text.size()) - 3);
     EXPECT_EQ(cache.n_parked(), text.size());
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
 }
@@ -254,7 +254,7 @@ TEST_F(ParkedTextsTest, AreNotRestoredIfDecodingIsCheaper) {
     park_all();
     Sequence again(decoder, {}, cancelled);
     logits_after(again, {parked[0], parked[1], 7});
-    EXPECT_EQ(again.counts().tokens_reused, 0);
+    EXPECT_EQ(again.counts().prompt_tokens_reused, 0);
     EXPECT_EQ(cache.n_parked(), parked.size());
 }
 
@@ -267,7 +267,7 @@ TEST_F(ParkedTextsTest, AreAtMostAsManyAsTheCells) {
     EXPECT_EQ(cache.n_parked(), 2 * (n_ctx * 2 / 5));
     Sequence again(decoder, {}, cancelled);
     logits_after(again, distinct_text(0, 100));
-    EXPECT_EQ(again.counts().tokens_reused, 0);  // the oldest was dropped
+    EXPECT_EQ(again.counts().prompt_tokens_reused, 0);  // the oldest was dropped
 }
 
 TEST_F(ParkedTextsTest, MakeRoomIfTheCellsAreFull) {

@@ -71,7 +71,7 @@ TEST_F(PassQueues, LogitsGoBeforeTexts) {
     Slot & slot_of_text = slots.acquire({});
     Slot & slot_of_logits = slots.acquire({});
     const std::vector<llama_token> tokens(3, 20);
-    PassCounts added;
+    StreamCounts added{};
     PassRequest text(slot_of_text, cancelled, added), logits(slot_of_logits, cancelled, added);
     text.text = tokens.data();
     text.n_text = tokens.size();

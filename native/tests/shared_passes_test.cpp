@@ -189,7 +189,7 @@ TEST(SharedPasses, ANewRequestIsServedInTheNextPasses) {
         const bool first_in_time = decoder->queue().scheduler().n_passes() - before <= 2;
         eighth.append(7);
         eighth.decode(Rows::some);
-        EXPECT_EQ(eighth.counts().passes, 2);
+        EXPECT_EQ(eighth.counts().forward_passes, 2);
         n_in_time += first_in_time && decoder->queue().scheduler().n_passes() - before <= 2 + 2 ? 1 : 0;
     }
     EXPECT_GE(n_in_time, n_rounds / 2);

@@ -254,12 +254,11 @@ std::vector<EndingScores> InferenceContext::decide(DecisionRequest request) {
         const Sequence & sequence;
         const DecisionRequest & request;
         ~Count() {
-            *request.passes = sequence.counts().passes;
-            *request.tokens_cached = sequence.prompt_counts().tokens_reused;
+            *request.passes = sequence.counts().forward_passes;
+            *request.tokens_cached = sequence.counts().prompt_tokens_reused;
         }
     } count{*sequence, request};
-    StreamCounts counts{};
-    return eliza::decide(*sequence, options, counts, request.decision, progress);
+    return eliza::decide(*sequence, options, request.decision, progress);
 }
 
 void InferenceContext::cancel_decision(int32_t & cancelled) {

@@ -344,7 +344,7 @@ std::optional<size_t> Answer::append_forced(const std::string & forced, TextCons
     }
     require_room(sequence_.tokens().size() + tokens->size());
     for (const llama_token token : *tokens) {
-        settle_forced(sequence_, options_, counts_);
+        sequence_.settle_forced(options_);
         take(token, constraint, selector, result);
     }
     return tokens->size();
@@ -376,7 +376,7 @@ std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, c
     sequence_.cancelled().throw_if_set();
     if (constraint.before_value() && options_.strategy != Strategy::token_by_token) {
         if (const Token only = constraint.mask()->only; only >= 0) {
-            counts_.add_forced(sequence_);
+            sequence_.count_forced();
             return only;
         }
     }

@@ -16,7 +16,6 @@
 #include "engine/base/options.h"
 #include "engine/choice/choice.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {
@@ -24,8 +23,12 @@ namespace eliza {
 class Answer {
 public:
     // Spans of labels use `choice`. Adds to `counts`.
-    Answer(Sequence & sequence, Choice & choice, const Options & options, StreamCounts & counts)
-        : decoder_(sequence.decoder()), sequence_(sequence), choice_(choice), options_(options), counts_(counts) {}
+    Answer(Sequence & sequence, Choice & choice, const Options & options)
+        : decoder_(sequence.decoder()),
+          sequence_(sequence),
+          choice_(choice),
+          options_(options),
+          counts_(sequence.counts()) {}
 
     // The answer begins here, after the prompt. `from_start`: the conversation was started again.
     void begin_after_prompt(bool from_start);

@@ -175,7 +175,7 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
         if (options_.strategy == Strategy::token_by_token) {
             count_strategy_of_one_path();
         }
-        settle_forced(sequence_, options_, counts_);
+        sequence_.settle_forced(options_);
         return allowed[0];
     }
     const auto row = span_logits();
@@ -204,7 +204,7 @@ void Choice::find_best_leaf() {
     const bool knows_all = scores_.empty() && sequence_.has_undecoded() && run_tree(from);
     const std::vector<double> scores = knows_all ? span_->leaf_logprobs() : scores_;
     if (scores.empty()) {
-        LabelSearch search(sequence_, options_, counts_, {{}, span_->cached_trie(), LabelRule::legal, from});
+        LabelSearch search(sequence_, options_, {{}, span_->cached_trie(), LabelRule::legal, from});
         const Ranking::Entry found = search.rank({}).best.front();
         best_ = BestLeaf{found.label, found.logprob};
     } else {
@@ -223,7 +223,7 @@ std::optional<llama_token> Choice::follow_best_leaf() {
     const size_t n_walked = trie.path(span_->node()).size();
     span_->logprob = best_->logprob;
     if (n_walked < way.size()) {
-        counts_.add_forced(sequence_);
+        sequence_.count_forced();
         return way[n_walked];
     }
     span_->constraint().clear();
@@ -334,7 +334,7 @@ void Choice::learn_all_branches() {
     const auto needs_whole = [&](size_t node) {
         return !options_.restricts_head() || span_->needs_vocabulary(static_cast<TokenTrie::Node>(node));
     };
-    PathReader(sequence_, options_, counts_)
+    PathReader(sequence_, options_)
         .read(NumberedPaths(std::move(branches)), needs_whole,
               [&](size_t node, const LogitsRow & row) { span_->keep_row(static_cast<TokenTrie::Node>(node), row); });
 }

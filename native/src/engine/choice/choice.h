@@ -12,17 +12,15 @@
 #include "engine/choice/prepared_choices.h"
 #include "engine/choice/span.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {
 
 class Choice {
 public:
-    // Does not modify the sequence; the caller commits each chosen token to both the sequence and this object. Adds to
-    // `counts`.
-    Choice(Sequence & sequence, const Options & options, StreamCounts & counts)
-        : decoder_(sequence.decoder()), sequence_(sequence), options_(options), counts_(counts) {}
+    // Does not modify the sequence; the caller commits each chosen token to both the sequence and this object.
+    Choice(Sequence & sequence, const Options & options)
+        : decoder_(sequence.decoder()), sequence_(sequence), options_(options), counts_(sequence.counts()) {}
 
     bool is_active() const { return span_.has_value(); }
     bool stops_at_leaf() const { return span_ && span_->mode.stop_at_leaf; }

@@ -9,8 +9,8 @@
 
 namespace eliza {
 
-std::vector<EndingScores> decide(Sequence & sequence, const Options & options, StreamCounts & counts,
-                                 const Decision & decision, const Progress & progress) {
+std::vector<EndingScores> decide(Sequence & sequence, const Options & options, const Decision & decision,
+                                 const Progress & progress) {
     const llama_token * const prompt = decision.prompt;
     const size_t n_prompt = decision.n_prompt;
     const Decoder & decoder = sequence.decoder();
@@ -39,7 +39,7 @@ std::vector<EndingScores> decide(Sequence & sequence, const Options & options, S
     if (progress) {
         sequence.decode(options.restricts_head() ? Rows::some : Rows::whole, progress);
     }
-    std::vector<EndingScores> scores = score_endings(sequence, options, counts, decision.endings, decision.wanted);
+    std::vector<EndingScores> scores = score_endings(sequence, options, decision.endings, decision.wanted);
     if (means) {
         means->write();
     }

@@ -9,7 +9,6 @@
 #include "engine/choice/endings.h"
 #include "engine/choice/state_means.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
@@ -29,8 +28,8 @@ struct Decision {
 };
 
 // Reads the prompt into an empty sequence, and returns the scores of every ending's labels. The passes that compute
-// them also compute the hidden states. Adds to `counts`. Throws Error; then no states are written.
-std::vector<EndingScores> decide(Sequence & sequence, const Options & options, StreamCounts & counts,
-                                 const Decision & decision, const Progress & progress);
+// them also compute the hidden states. Throws Error; then no states are written.
+std::vector<EndingScores> decide(Sequence & sequence, const Options & options, const Decision & decision,
+                                 const Progress & progress);
 
 }  // namespace eliza

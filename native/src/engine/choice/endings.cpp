@@ -17,18 +17,12 @@ using Node = TokenTrie::Node;
 
 class Scorer {
 public:
-    Scorer(Sequence & sequence, const Options & options, StreamCounts & counts, const std::vector<Ending> & endings,
-           WantedScores wanted)
-        : sequence_(sequence),
-          options_(options),
-          counts_(counts),
-          endings_(endings),
-          wanted_(wanted),
-          places_(endings.size()) {}
+    Scorer(Sequence & sequence, const Options & options, const std::vector<Ending> & endings, WantedScores wanted)
+        : sequence_(sequence), options_(options), endings_(endings), wanted_(wanted), places_(endings.size()) {}
 
     std::vector<EndingScores> run() {
         list_reads();
-        PathReader(sequence_, options_, counts_)
+        PathReader(sequence_, options_)
             .read(
                 paths_, [this](size_t path) { return needs_whole_row(path); },
                 [this](size_t path, const LogitsRow & row) { take(path, row); });
@@ -128,7 +122,6 @@ private:
 
     Sequence & sequence_;
     const Options & options_;
-    StreamCounts & counts_;
     const std::vector<Ending> & endings_;
     const WantedScores wanted_;
 
@@ -154,9 +147,9 @@ void require_fit(const Decoder & decoder, size_t n_before, const Ending & ending
     }
 }
 
-std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, StreamCounts & counts,
+std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options,
                                         const std::vector<Ending> & endings, WantedScores wanted) {
-    return Scorer(sequence, options, counts, endings, wanted).run();
+    return Scorer(sequence, options, endings, wanted).run();
 }
 
 }  // namespace eliza

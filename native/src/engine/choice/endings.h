@@ -9,7 +9,6 @@
 #include "engine/base/options.h"
 #include "engine/choice/prepared_choices.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
@@ -30,13 +29,13 @@ struct EndingScores {
     double option_mass = 0.0;          // probability that the next token is the first token of a label
 };
 
-// Throws an Error unless the ending and its labels are of the decoder's model and fit after a prompt of n_before tokens.
-// `name` names the ending.
+// Throws an Error unless the ending and its labels are of the decoder's model and fit after a prompt of n_before
+// tokens. `name` names the ending.
 void require_fit(const Decoder & decoder, size_t n_before, const Ending & ending, const std::string & name);
 
 // Computes the scores of every ending's labels. The tokens of all endings are decoded together after the tokens of the
-// sequence. The sequence is restored afterwards. Adds to `counts`. Throws an Error.
-std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, StreamCounts & counts,
+// sequence. The sequence is restored afterwards. Throws an Error.
+std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options,
                                         const std::vector<Ending> & endings, WantedScores wanted);
 
 }  // namespace eliza

@@ -11,8 +11,8 @@
 #include "sampling/token_selector.h"
 
 namespace eliza {
-LabelSearch::LabelSearch(Sequence & sequence, const Options & options, StreamCounts & counts, Place place)
-    : sequence_(sequence), options_(options), counts_(counts), place_(std::move(place)), prompt_(sequence.tokens()) {}
+LabelSearch::LabelSearch(Sequence & sequence, const Options & options, Place place)
+    : sequence_(sequence), options_(options), place_(std::move(place)), prompt_(sequence.tokens()) {}
 
 bool LabelSearch::is_for(const Place & place) const {
     return place.rule == place_.rule && place.labels == place_.labels && place.after == place_.after &&
@@ -21,8 +21,8 @@ bool LabelSearch::is_for(const Place & place) const {
 
 Ranking LabelSearch::rank(const RankWish & wish) {
     LabelGroups groups(trie(), wish.groups);
-    const PassCounts before = sequence_.counts();
-    const auto n_passes = [&] { return sequence_.counts().passes - before.passes; };
+    const int64_t before = sequence_.counts().forward_passes;
+    const auto n_passes = [&] { return sequence_.counts().forward_passes - before; };
     const size_t n_read_before = rows_.size();
     Ranking ranking;
     for (;;) {
@@ -294,7 +294,7 @@ NumberedPaths LabelSearch::paths_to(const std::vector<Node> & nodes) const {
 }
 
 void LabelSearch::read(const std::vector<Node> & nodes) {
-    PathReader(sequence_, options_, counts_)
+    PathReader(sequence_, options_)
         .read(
             paths_to(nodes), [&](size_t node) { return needs_whole(static_cast<Node>(node)); },
             [&](size_t node, const LogitsRow & row) { keep(static_cast<Node>(node), row); });

@@ -16,7 +16,6 @@
 #include "engine/choice/label_groups.h"
 #include "engine/choice/tree_plan.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 #include "token_trie/trie_cache.h"
 
 namespace eliza {
@@ -34,7 +33,7 @@ public:
         LabelRule rule;
         TokenTrie::Node from = TokenTrie::root;
     };
-    LabelSearch(Sequence & sequence, const Options & options, StreamCounts & counts, Place place);
+    LabelSearch(Sequence & sequence, const Options & options, Place place);
 
     // Returns whether the rows read so far also serve this search: the prompt, labels and rule are the same.
     bool is_for(const Place & place) const;
@@ -89,7 +88,6 @@ private:
 
     Sequence & sequence_;
     const Options & options_;
-    StreamCounts & counts_;
     const Place place_;
     const std::vector<llama_token> prompt_;
     std::unordered_map<Node, Row> rows_;

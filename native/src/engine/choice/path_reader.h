@@ -7,15 +7,14 @@
 #include "engine/base/options.h"
 #include "engine/choice/tree_plan.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
 class PathReader {
 public:
-    // The tokens of the sequence are the prompt. Adds to `counts`.
-    PathReader(Sequence & sequence, const Options & options, StreamCounts & counts)
-        : sequence_(sequence), options_(options), counts_(counts), n_prompt_(sequence.tokens().size()) {}
+    // The tokens of the sequence are the prompt.
+    PathReader(Sequence & sequence, const Options & options)
+        : sequence_(sequence), options_(options), counts_(sequence.counts()), n_prompt_(sequence.tokens().size()) {}
     ~PathReader() { remove_paths(); }
     PathReader(const PathReader &) = delete;
     PathReader & operator=(const PathReader &) = delete;

@@ -12,11 +12,10 @@
 
 namespace eliza {
 
-TextSearch::TextSearch(Sequence & sequence, const Options & options, StreamCounts & counts,
-                       std::shared_ptr<const TextChoices> labels, std::vector<Token> end_tokens)
+TextSearch::TextSearch(Sequence & sequence, const Options & options, std::shared_ptr<const TextChoices> labels,
+                       std::vector<Token> end_tokens)
     : sequence_(sequence),
       options_(options),
-      counts_(counts),
       labels_(std::move(labels)),
       end_tokens_(std::move(end_tokens)),
       prompt_(sequence.tokens()),
@@ -33,8 +32,8 @@ Ranking TextSearch::rank(const RankWish & wish) {
         std::iota(of_label.begin(), of_label.end(), 0);
     }
     LabelGroups groups(trie(), of_label);
-    const PassCounts before = sequence_.counts();
-    const auto n_passes = [&] { return sequence_.counts().passes - before.passes; };
+    const int64_t before = sequence_.counts().forward_passes;
+    const auto n_passes = [&] { return sequence_.counts().forward_passes - before; };
     int64_t n_reads = 0;
     LabelGroups::Ranked ranked;
     for (;;) {
@@ -147,7 +146,7 @@ NumberedPaths TextSearch::paths_to(const std::vector<size_t> & reads) const {
 void TextSearch::read(std::vector<size_t> reads) {
     std::vector<Prefix> more;
     std::vector<LabelGroups::Found> ended;
-    PathReader(sequence_, options_, counts_)
+    PathReader(sequence_, options_)
         .read(
             paths_to(reads), [&](size_t prefix) { return needs_whole(unread_[prefix].state); },
             [&](size_t prefix, const LogitsRow & row) { expand(unread_[prefix], row, more, ended); });

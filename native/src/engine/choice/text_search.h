@@ -15,7 +15,6 @@
 #include "engine/choice/label_groups.h"
 #include "engine/choice/tree_plan.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
@@ -30,8 +29,8 @@ public:
 
     // The labels follow the sequence's tokens. A label that is the beginning of another one ends with one of
     // `end_tokens`; if there are none, with any token that does not continue a label.
-    TextSearch(Sequence & sequence, const Options & options, StreamCounts & counts,
-               std::shared_ptr<const TextChoices> labels, std::vector<Token> end_tokens);
+    TextSearch(Sequence & sequence, const Options & options, std::shared_ptr<const TextChoices> labels,
+               std::vector<Token> end_tokens);
 
     // Returns whether the rows read so far also serve a search for these labels.
     bool is_for(const TextChoices & labels) const;
@@ -66,7 +65,6 @@ private:
 
     Sequence & sequence_;
     const Options & options_;
-    StreamCounts & counts_;
     const std::shared_ptr<const TextChoices> labels_;
     const std::vector<Token> end_tokens_;
     const std::vector<llama_token> prompt_;

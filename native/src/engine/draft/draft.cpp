@@ -5,12 +5,12 @@
 namespace eliza {
 
 Draft::Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
-             std::shared_ptr<VerifierHook> verifier, StreamCounts & counts)
+             std::shared_ptr<VerifierHook> verifier)
     : config_(config),
       decoder_(sequence.decoder()),
       sequence_(sequence),
       verifier_(std::move(verifier)),
-      counts_(counts) {
+      counts_(sequence.counts()) {
     if (config.most < 1 || decoder_.most_ahead() < 1) {
         return;
     }

@@ -12,7 +12,6 @@
 #include "engine/draft/drafter.h"
 #include "engine/draft/verifier_hook.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
@@ -20,7 +19,7 @@ class Draft {
 public:
     // Throws an Error if the drafter of `config` cannot be created.
     Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
-          std::shared_ptr<VerifierHook> verifier, StreamCounts & counts);
+          std::shared_ptr<VerifierHook> verifier);
 
     bool is_on() const { return drafter_ != nullptr; }
 

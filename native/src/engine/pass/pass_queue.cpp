@@ -40,7 +40,7 @@ void PassQueue::run(PassRequest & request) {
 }
 
 void PassQueue::run_alone(Slot & slot, CancelFlag & cancelled, const std::function<void()> & use) {
-    PassCounts uncounted;
+    StreamCounts uncounted{};
     PassRequest request(slot, cancelled, uncounted);
     request.kind = Kind::alone;
     std::unique_lock<std::mutex> lock(mutex_);

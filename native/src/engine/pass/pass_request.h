@@ -11,22 +11,15 @@
 #include <vector>
 
 #include "cancel_flag.h"
+#include "eliza/eliza_inference.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/pass/output_head.h"
 #include "engine/pass/tree_batch.h"
 
 namespace eliza {
 
-// The costs of requests, added up.
-struct PassCounts {
-    int64_t passes = 0;         // forward passes
-    int64_t passes_shared = 0;  // passes that also had tokens of other requests
-    int64_t sequences = 0;      // sum over all passes of the number of sequences in the pass
-    int64_t tokens_reused = 0;  // newly appended tokens that the KV cache already held
-    int64_t pass_us = 0;        // microseconds of these passes
-    int64_t wait_us = 0;        // microseconds of waiting for them
-    int64_t bytes_copied = 0;   // bytes of logits and hidden states copied from the device
-};
+// What the requests of a stream or a decision have cost, and what it counts about its own tokens.
+using StreamCounts = eliza_llm_stream_stats_t;
 
 struct PassRequest {
     enum class Kind {
@@ -35,7 +28,7 @@ struct PassRequest {
         alone    // use the context while no pass runs
     };
 
-    PassRequest(Slot & in_slot, CancelFlag & cancel_flag, PassCounts & added_to)
+    PassRequest(Slot & in_slot, CancelFlag & cancel_flag, StreamCounts & added_to)
         : slot(in_slot), cancelled(cancel_flag), counts(added_to) {}
     PassRequest(const PassRequest &) = delete;
     PassRequest & operator=(const PassRequest &) = delete;
@@ -45,7 +38,7 @@ struct PassRequest {
     Kind kind = Kind::text;
     Slot & slot;
     CancelFlag & cancelled;  // set from any thread; cleared when it ends the request
-    PassCounts & counts;     // the request's costs are added here
+    StreamCounts & counts;   // the request's costs are added here
 
     // The text takes one pass, or several if it is longer than a batch. Its last n_rows tokens, after each of which
     // logits are wanted, go into one pass together with the tree.
@@ -56,7 +49,8 @@ struct PassRequest {
     size_t n_rows = 0;
     const TreeBatch * tree = nullptr;
     Rows rows = Rows::whole;
-    bool may_share = true;  // false: the passes must not contain tokens of other requests
+    bool may_share = true;      // false: the passes must not contain tokens of other requests
+    bool reads_prompt = false;  // its passes, and the appended tokens that the cache held, count as those of a prompt
 
     // Hidden states of these layers are wanted for the text's tokens from index states_from on. Each pass that reports
     // some of them increases states_from. If no rows are wanted, the last pass may stop after the deepest layer; the

@@ -27,7 +27,7 @@ void PassScheduler::prepare(PassRequest & request) {
     const size_t n_before = request.is_prepared ? n_held : std::min(request.n_known, n_held);
     const size_t n = cache_.take_prefix(request.slot, request.text, most);
     if (const size_t known = std::max({n_before, request.appended_from, request.n_reached}); n > known) {
-        request.counts.tokens_reused += static_cast<int64_t>(n - known);
+        request.counts.prompt_tokens_reused += request.reads_prompt ? static_cast<int64_t>(n - known) : 0;
     }
     request.n_reached = std::max(request.n_reached, n);
     if (!request.is_prepared) {
@@ -390,12 +390,13 @@ PassRunner::Layers PassScheduler::layers_for(const Requests & members) {
 }
 
 void PassScheduler::hand_out(PassRequest & request, size_t n_members, int64_t microseconds) {
-    PassCounts & counts = request.counts;
+    StreamCounts & counts = request.counts;
     PassRequest::Part & part = request.part;
-    ++counts.passes;
+    ++counts.forward_passes;
+    counts.prompt_passes += request.reads_prompt ? 1 : 0;
     counts.passes_shared += n_members > 1 ? 1 : 0;
     counts.sequences += static_cast<int64_t>(n_members);
-    counts.pass_us += microseconds;
+    counts.decode_us += microseconds;
     request.slot.n_revocable =
         std::min(std::max<size_t>(part.n, 1) - 1, static_cast<size_t>(cache_.most_revocable(runner_.n_batch())));
     request.n_reached = std::max(request.n_reached, part.begin + part.n);

@@ -93,17 +93,18 @@ void Sequence::run(PassRequest & request) {
         request.may_share = false;
         request.on_pass = [&](size_t begin, size_t end) { on_pass_(request.text, begin, end); };
     }
-    run_and_count(request);
+    request.reads_prompt = std::exchange(reads_prompt_, false);
+    decoder_->queue().run(request);
     n_decoded_ = tokens_.size();
 }
 
-void Sequence::run_and_count(PassRequest & request) {
-    const PassCounts before = counts_;
-    decoder_->queue().run(request);
-    if (std::exchange(reads_prompt_, false)) {
-        prompt_counts_.passes += counts_.passes - before.passes;
-        prompt_counts_.tokens_reused += counts_.tokens_reused - before.tokens_reused;
+void Sequence::settle_forced(const Options & options) {
+    if (options.strategy != Strategy::token_by_token) {
+        count_forced();
+        return;
     }
+    logits();
+    ++counts_.tokens_forced;
 }
 
 void Sequence::decode(Rows rows, const Progress & progress) {
@@ -143,8 +144,8 @@ void Sequence::read_states(const llama_token * tokens, size_t n, size_t n_kept, 
     ask_for_states(wanted, from, layers);
     wanted.n_complete = wanted.wants_output_states ? 0 : n_kept;
     wanted.on_state = on_state;
-    reads_prompt_ = true;
-    run_with_ahead(n, [&] { run_and_count(wanted); });
+    wanted.reads_prompt = true;
+    run_with_ahead(n, [&] { decoder_->queue().run(wanted); });
     slot_.n_wanted = 0;
 }
 
@@ -173,7 +174,8 @@ void Sequence::decode_each(const std::function<bool(const float * logits)> & cho
         }
         return continues;
     };
-    run_and_count(wanted);
+    wanted.reads_prompt = std::exchange(reads_prompt_, false);
+    decoder_->queue().run(wanted);
 }
 
 // Keeps the row after the last token.

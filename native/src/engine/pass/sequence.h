@@ -37,7 +37,7 @@ public:
     void append(llama_token token);
     void truncate(size_t n);
 
-    // Appends tokens of a prompt: what the request costs that decodes them is counted in prompt_counts().
+    // Appends tokens of a prompt: the passes of the request that decodes them count as those of a prompt.
     void append_prompt(const llama_token * tokens, size_t n);
 
     // True if the logits after the last token have not been computed.
@@ -129,14 +129,18 @@ public:
     // `use` is called.
     void run_alone(const std::function<void()> & use) { decoder_->queue().run_alone(slot_, cancelled_, use); }
 
-    // The costs of all passes so far.
-    const PassCounts & counts() const { return counts_; }
+    // The costs of all passes so far, and what the owner counts.
+    StreamCounts & counts() { return counts_; }
+    const StreamCounts & counts() const { return counts_; }
 
-    // Of these, the passes that decoded prompts or read hidden states of them, and the reused tokens of prompts.
-    struct PromptCounts {
-        int64_t passes = 0, tokens_reused = 0;
-    };
-    const PromptCounts & prompt_counts() const { return prompt_counts_; }
+    // Counts a token that has no alternative. The reference strategy computes its logits nevertheless.
+    void settle_forced(const Options & options);
+
+    // Counts a token that needs no logits, because it has no alternative.
+    void count_forced() {
+        ++counts_.tokens_forced;
+        counts_.forward_passes_saved += has_undecoded() ? 1 : 0;
+    }
 
     CancelFlag & cancelled() { return cancelled_; }
 
@@ -145,7 +149,6 @@ private:
     void ask_for_states(PassRequest & request, size_t from, const std::vector<int32_t> & layers) const;
     void run_with_ahead(size_t n, const std::function<void()> & run_request);
     void run(PassRequest & request);
-    void run_and_count(PassRequest & request);
     void keep(const LogitsRow & row);
     void drop_ahead();
     void forget_row();
@@ -154,8 +157,7 @@ private:
     std::shared_ptr<Decoder> decoder_;
     Slot & slot_;
     CancelFlag & cancelled_;
-    PassCounts counts_;
-    PromptCounts prompt_counts_;
+    StreamCounts counts_{};
     bool reads_prompt_ = false;  // the next request decodes tokens of a prompt
     OnPass on_pass_;
     std::vector<llama_token> tokens_;

@@ -21,9 +21,9 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       sequence_(decoder_, config.slot, cancelled_),
       sampling_(config.sampling),
       selector_(decoder_->model().vocab(), config.sampling, new_grammar(), options.grammar_order),
-      choice_(sequence_, options_, counts_),
-      answer_(sequence_, choice_, options_, counts_),
-      draft_(config.draft, sequence_, options_, std::move(verifier), counts_) {}
+      choice_(sequence_, options_),
+      answer_(sequence_, choice_, options_),
+      draft_(config.draft, sequence_, options_, std::move(verifier)) {}
 
 std::unique_ptr<Grammar> Stream::new_grammar() {
     if (config_.gbnf_grammar.empty()) {
@@ -253,9 +253,8 @@ bool Stream::chooses_quickly() const {
     if (!selector_.uses_only_samplers() || counts_.tokens_sampled < measurable_tokens) {
         return false;
     }
-    const PassCounts & counts = sequence_.counts();
     const int64_t us_a_token = counts_.select_ns / 1000 / counts_.tokens_sampled;
-    return us_a_token * counts.sequences < counts.pass_us / part_of_a_pass;
+    return us_a_token * counts_.sequences < counts_.decode_us / part_of_a_pass;
 }
 
 // True if the next tokens are chosen freely and quickly.
@@ -376,7 +375,7 @@ llama_token Stream::choose_freely() {
 llama_token Stream::next_forced() {
     const llama_token token = forced_.front();
     if (skips_forced_passes()) {
-        counts_.add_forced(sequence_);
+        sequence_.count_forced();
     } else {
         const float * row = sequence_.logits();
         if (logprobs_.is_on()) {
@@ -392,7 +391,7 @@ llama_token Stream::next_forced() {
 llama_token Stream::choose_from_mask() {
     const bool is_large = mask_->size() > TokenSelector::few_tokens;
     if (mask_->size() == 1 && skips_forced_passes()) {
-        counts_.add_forced(sequence_);
+        sequence_.count_forced();
         return mask_->tokens()[0];
     }
     const bool whole = is_large || logprobs_.is_on();
@@ -533,7 +532,7 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
         require_fit(*decoder_, sequence_.tokens().size(), endings[i], at("endings", i));
     }
     draft_.drop();
-    return eliza::score_endings(sequence_, options_, counts_, endings, wanted);
+    return eliza::score_endings(sequence_, options_, endings, wanted);
 }
 
 void Stream::begin_ranking() {
@@ -549,7 +548,7 @@ Ranking Stream::rank(const Ending & ending, LabelRule rule, const RankWish & wis
     require_fit(*decoder_, sequence_.tokens().size(), ending, "the prompt with the longest label");
     LabelSearch::Place place{ending.tokens, ending.choices->trie(), rule};
     if (!search_ || !search_->is_for(place)) {
-        search_.emplace(sequence_, options_, counts_, std::move(place));
+        search_.emplace(sequence_, options_, std::move(place));
     }
     return search_->rank(wish);
 }
@@ -561,7 +560,7 @@ std::shared_ptr<const TextChoices> Stream::parse_texts(std::string_view json) co
 Ranking Stream::rank_texts(const std::shared_ptr<const TextChoices> & labels, const RankWish & wish) {
     begin_ranking();
     if (!text_search_ || !text_search_->is_for(*labels)) {
-        text_search_.emplace(sequence_, options_, counts_, labels, decoder_->model().end_tokens());
+        text_search_.emplace(sequence_, options_, labels, decoder_->model().end_tokens());
     }
     return text_search_->rank(wish);
 }
@@ -641,21 +640,12 @@ void Stream::set_sampling(std::string_view json) {
 }
 
 eliza_llm_stream_stats_t Stream::stats() const {
-    const PassCounts & passes = sequence_.counts();
     eliza_llm_stream_stats_t stats = counts_;
-    stats.forward_passes = passes.passes;
-    stats.prompt_passes = sequence_.prompt_counts().passes;
-    stats.prompt_tokens_reused = sequence_.prompt_counts().tokens_reused;
-    stats.decode_us = passes.pass_us;
     stats.select_us = counts_.select_ns / 1000;
     stats.n_past = static_cast<int32_t>(sequence_.tokens().size());
     stats.n_vocab = decoder_->model().n_vocab();
     stats.finish_reason = finish_reason_;
     stats.trie_active = choice_.is_active() ? 1 : 0;
-    stats.bytes_copied = passes.bytes_copied;
-    stats.passes_shared = passes.passes_shared;
-    stats.sequences = passes.sequences;
-    stats.wait_us = passes.wait_us;
     return stats;
 }
 

@@ -22,7 +22,6 @@
 #include "engine/choice/text_search.h"
 #include "engine/draft/draft.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
 #include "engine/stream/stop_strings.h"
 #include "engine/stream/token_logprobs.h"
 #include "sampling/legal_tokens.h"
@@ -202,9 +201,9 @@ private:
     const StreamConfig config_;
     const Options options_;
     const Progress progress_;
-    StreamCounts counts_{};
 
     Sequence sequence_;
+    StreamCounts & counts_ = sequence_.counts();
     SamplingParams sampling_;
     TokenSelector selector_;
     size_t n_accepted_ = 0;  // tokens that the selector has accepted
