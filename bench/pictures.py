@@ -28,13 +28,12 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "explanation" / "measurements.md")
 TABLES = {
     "sizes": sizes.markdown,
     "peers": peers.markdown,
-    "streams": streams.markdown,
     "ranking": ranking.markdown,
 }
 """The functions that return the tables of stored results."""
 
-SERVERS, CHAT = "serving-beside", "serving-chat-beside"
-"""Stored results whose tables ``bench.serving`` writes."""
+STREAMS, SERVERS, CHAT = "streams", "serving-beside", "serving-chat-beside"
+"""Stored results without a table, and those whose tables ``bench.serving`` writes."""
 
 ANSWERS, LABELS, INPUTS = "answers", "labels", "inputs"
 COLUMNS = (
@@ -275,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Draw the pictures, and write the tables.")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     folder = parser.parse_args(arguments).results
-    timed = {name: stored(folder / f"{name}.json") for name in (*TABLES, SERVERS, CHAT)}
+    timed = {name: stored(folder / f"{name}.json") for name in (*TABLES, STREAMS, SERVERS, CHAT)}
     answered = {name: stored(folder / f"{name}.json") for name in (ANSWERS, LABELS, INPUTS)}
     results = timed | answered
     panels, sentences = zip(*(draw(results) for draw in PANELS), strict=True)
