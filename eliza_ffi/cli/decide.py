@@ -40,11 +40,13 @@ from .files import check_output
 from .progress import RowProgress, preparing
 from .questions import (
     add_asking_arguments,
+    add_below_argument,
     add_cascade_arguments,
     add_deciding_arguments,
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
+    below_of,
     checked_prior,
     read_asking,
     read_cascade,
@@ -103,11 +105,10 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_deciding_arguments(parser)
     add_cascade_arguments(parser)
+    add_below_argument(parser)
     add_options(
         parser,
         {
-            "--then-below P": "with --then, without a calibration: ask the next model if an answer "
-            "has a probability below P (default: 1)",
             "--json": "print JSON: the decision, or the summary of a table",
             "--dry-run": "print the prompts of the first input without asking the model",
         },
@@ -241,10 +242,9 @@ def _cascade(
         raise UsageError("--then cannot be combined with --prior inputs")
     names = ("min_probability", "abstain", "calibration", "allowed_probability")
     own = {name: value for name, value in settings.items() if name not in names}
-    below = 1.0 if arguments.then_below is None else arguments.then_below
     of_all = {"min_probability": arguments.min_probability}
     of_all["calibration"] = as_cascade_calibration(arguments.calibration)
-    return read_cascade(arguments, own, below), of_all
+    return read_cascade(arguments, own), of_all
 
 
 @contextmanager
@@ -282,8 +282,7 @@ def _decider(arguments: argparse.Namespace, *asked: Any) -> Iterator[Decider]:
 
 def _check_together(arguments: argparse.Namespace) -> None:
     """Reject combinations of options in which one option would have no effect."""
-    if arguments.then_below is not None and not arguments.then:
-        raise UsageError("--then-below requires --then")
+    below_of(arguments)
     if arguments.table is not None:
         for name in INPUT_ONLY:
             if getattr(arguments, name) is not None:

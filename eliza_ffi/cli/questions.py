@@ -116,9 +116,27 @@ def add_cascade_arguments(group: argparse._ActionsContainer) -> None:
     )
 
 
-def read_cascade(
-    arguments: argparse.Namespace, settings: Mapping[str, Any], below: float = 1.0
-) -> Cascade:
+def add_below_argument(group: argparse._ActionsContainer) -> None:
+    add_options(
+        group,
+        {
+            "--then-below P": "with --then, without a calibration: ask the next model if an answer "
+            "has a probability below P (default: 1)"
+        },
+    )
+
+
+def below_of(arguments: argparse.Namespace) -> float:
+    """Return the value of ``--then-below``."""
+    if getattr(arguments, "then_below", None) is None:
+        return 1.0
+    if not arguments.then:
+        raise UsageError("--then-below requires --then")
+    below: float = arguments.then_below
+    return below
+
+
+def read_cascade(arguments: argparse.Namespace, settings: Mapping[str, Any]) -> Cascade:
     """Return the models of the command line, which are opened when they are asked."""
     if arguments.encoder is not None:
         raise UsageError("--then cannot be combined with --encoder: give it as --model")
@@ -129,7 +147,7 @@ def read_cascade(
         of_model = argparse.Namespace(**{**vars(arguments), "model": path})
         opener = partial(open_model, of_model, arguments.n_slots)
         sources.append(ModelSource(opener, own, name=path or "the embedded model"))
-    return Cascade(sources, below=below)
+    return Cascade(sources, below=below_of(arguments))
 
 
 def add_example_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,18 +18,24 @@ from typing import Any, TypeVar
 from .._resources import default_model_path
 from ..async_model import AsyncModel
 from ..errors import InvalidArgumentError, NotSupportedError
+from ..evidence.cascade import Cascade, CascadeCalibration, ModelSource
 from ..hub import HubName, read_name
+from ..model import Model
 from ..serve.settings import LabelSettings, QuestionSet, ServeSettings
 from ..tables.label_file import draw_rows
 from .console import UsageError, add_model_arguments, add_options, given, open_model
 from .files import read_text
 from .questions import (
     add_asking_arguments,
+    add_below_argument,
+    add_cascade_arguments,
     add_deciding_arguments,
     add_table_arguments,
+    below_of,
     checked_prior,
     read_asking,
     read_calibration,
+    read_cascade,
     read_question_file,
     read_table,
 )
@@ -106,6 +112,11 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         },
     )
     add_table_arguments(parser)
+    group = parser.add_argument_group(
+        "several models", "which decide as a cascade; the first one answers all other requests"
+    )
+    add_cascade_arguments(group)
+    add_below_argument(group)
     add_model_arguments(parser, decides=True)
 
 
@@ -124,7 +135,7 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     _add_set_arguments(parser)
     add_model_arguments(parser, decides=True)
     parser.set_defaults(alias=None, max_tokens=0, **dict.fromkeys(SAMPLING))
-    parser.set_defaults(learn=None, label_key=None, table=None, column=None)
+    parser.set_defaults(learn=None, label_key=None, table=None, column=None, then=None)
 
 
 def _add_default_arguments(parser: argparse.ArgumentParser) -> None:
@@ -240,17 +251,34 @@ def run_serve(arguments: argparse.Namespace) -> int:
         listening = stack.enter_context(_listening_on(server.listen, settings))
         with server.answering_while_loading(listening, settings):
             model = stack.enter_context(open_model(arguments, arguments.n_slots))
-            server.check_model(model, settings)
+            cascade = _cascade(arguments, settings, model, stack)
+            server.check_model(model, settings, cascade)
         if model.session.kind != "decoder":
             path = endpoint.PATHS[model.session.kind]
             logging.warning(
                 "the model cannot generate text: only decisions and %s are answered", path
             )
         ready = f"{settings.name} is served at {_url_of(listening)}"
-        sent = server.serve(model, settings, listening, lambda: print(ready, flush=True))
+        sent = server.serve(model, settings, listening, lambda: print(ready, flush=True), cascade)
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0
+
+
+def _cascade(
+    arguments: argparse.Namespace, settings: ServeSettings, model: Model, stack: ExitStack
+) -> Cascade | None:
+    """Open the other models of a cascade, until the stack is closed."""
+    if not arguments.then:
+        return None
+    cascade = read_cascade(arguments, settings.decide_options)
+    first, *others = cascade.sources
+    opened = [
+        (stack.enter_context(each.open()), each.settings)
+        for each in others
+        if isinstance(each, ModelSource)
+    ]
+    return Cascade([(model, first.settings), *opened], below=cascade.below)
 
 
 def run_mcp(arguments: argparse.Namespace) -> int:
@@ -311,6 +339,11 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
     keys = _keys(arguments)  # their names by key
     decide_options = {**read_asking(arguments), "prior": checked_prior(arguments.prior)}
     decide_options |= given(arguments, "think")
+    if not arguments.then:
+        below_of(arguments)
+    elif arguments.learn or arguments.abstain:
+        option = "--learn" if arguments.learn else "--abstain"
+        raise UsageError(f"--then cannot be combined with {option}")
     sets = _sets(arguments, decide_options)
     try:
         return ServeSettings(
@@ -343,7 +376,8 @@ def _sets(
 ) -> dict[str, QuestionSet]:
     files, found = _files_in(arguments.questions or ())
     questions = _by_name(files, read_question_file)
-    calibrations = _by_name([*(arguments.calibration or ()), *found], read_calibration)
+    read: Any = CascadeCalibration.load if arguments.then else read_calibration
+    calibrations: dict[str, Any] = _by_name([*(arguments.calibration or ()), *found], read)
     names = dict.fromkeys((*questions, *calibrations))
     without = [name for name in names if name not in calibrations]
     if arguments.abstain is not None and without:

@@ -122,6 +122,7 @@ _PROBES: tuple[AskedQuestion, ...] = (
 )
 
 FORMAT, VERSION = "eliza-ffi decision calibration", 3
+CASCADE_FORMAT = "eliza-ffi cascade calibration 1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +209,7 @@ class QuestionCalibration:
     @lazy_property
     def asked(self) -> AskedQuestion:
         """The question."""
-        return _asked(self.question)
+        return asked_question(self.question)
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -667,6 +668,8 @@ def _content(raw: bytes) -> dict[str, Any]:
         file = read_json(raw.decode("utf-8-sig"))  # Notepad adds a byte order mark
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(f"not UTF-8 text: {error}") from None
+    if isinstance(file, dict) and file.get("format") == CASCADE_FORMAT:
+        raise InvalidArgumentError("it is a calibration of a cascade: pass --then, or a Cascade")
     if not isinstance(file, dict) or file.get("format") != FORMAT:
         raise InvalidArgumentError(f"the field 'format' must be {FORMAT!r}")
     if file.get("version") != VERSION:
@@ -712,7 +715,7 @@ _FIELD_OF_METHOD = {
 
 
 def _question_calibration(content: Mapping[str, Any]) -> QuestionCalibration:
-    question = _asked(content["question"])
+    question = asked_question(content["question"])
     n_options = option_count(question)
     method: Any = check_one_of("method", content["method"], METHODS)
     needed = {_FIELD_OF_METHOD.get(part) for part in method.split("+")}
@@ -777,7 +780,7 @@ def _labels_threshold(content: Mapping[str, Any], n_questions: int) -> LabelsThr
     )
 
 
-def _asked(question: Mapping[str, Any]) -> AskedQuestion:
+def asked_question(question: Mapping[str, Any]) -> AskedQuestion:
     asked = question_from(question)
     if isinstance(asked, MultiLabel):
         raise InvalidArgumentError(

@@ -12,11 +12,13 @@ ends at the first source after which the most probable option reaches a threshol
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
-from functools import partial, reduce
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -27,17 +29,18 @@ from ..decisions.answers import Decision, DecisionUsage, answer_of, collect, exp
 from ..decisions.examples import UNLABELLED, named_questions, read_examples
 from ..decisions.fingerprint import fingerprint_once
 from ..decisions.probabilities import Array, log_softmax
-from ..decisions.prompts import check_one_input, option_count
+from ..decisions.prompts import AskedQuestion, check_one_input, option_count
 from ..decisions.questions import Choice, Question, Score
 from ..decisions.wire import as_questions, question_to
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..session.batches import kept_or_raised, run_many
 from ..session.requests import check_prompts
+from ..session.task import Task
 from ..structured.json_text import json_text, read_json
-from .calibration import replace_file
+from .calibration import CASCADE_FORMAT, Calibration, asked_question, replace_file
 from .comparing import only_compares
 from .deciding import DecisionPlan, plan_of
-from .reasoning import decision_task, inputs_at_once
+from .reasoning import decision_task, inputs_at_once, question_task
 from .scoring import DEFAULT_WEIGHTS
 
 Said: TypeAlias = "Array | int | None"
@@ -46,8 +49,6 @@ Said: TypeAlias = "Array | int | None"
 Target = Literal["agreement", "accuracy", "precision", "recall"]
 
 TARGETS: tuple[Target, ...] = get_args(Target)
-
-FORMAT = "eliza-ffi cascade calibration 1"
 
 PROMPTS = ("answer_style", "orders", "prompt_order", "prompt_format", "prior")
 
@@ -92,7 +93,8 @@ class CascadeCalibration:
     Attributes
     ----------
     sources : tuple of mapping
-        For each source, its fingerprint or name, and the settings of its prompts.
+        For each source, its fingerprint or name, and the settings of its prompts. `calibration` is
+        that of a source that later ones have taught, as JSON.
     questions : tuple of StagesOfQuestion
         One for each question with a single answer.
     target, at, option, confidence
@@ -105,6 +107,13 @@ class CascadeCalibration:
     at: float
     confidence: float
     option: str | None = None
+
+    is_prior = False
+
+    @property
+    def asked(self) -> tuple[AskedQuestion, ...]:
+        """The questions that it was fitted for. Labels are a predicate for each label."""
+        return tuple(asked_question(each.question) for each in self.questions)
 
     def __str__(self) -> str:
         of = "" if self.option is None else f" of {self.option!r}"
@@ -119,7 +128,7 @@ class CascadeCalibration:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration to a JSON file, which is replaced atomically."""
-        content = json_text({"format": FORMAT, **asdict(self)})
+        content = json_text({"format": CASCADE_FORMAT, **asdict(self)})
         replace_file(Path(check_path("path", path)), content + "\n")
 
     @classmethod
@@ -128,8 +137,8 @@ class CascadeCalibration:
         check_file(check_path("path", path), "a calibration of a cascade")
         try:
             content: Any = read_json(Path(path).read_text(encoding="utf-8"))
-            if content.pop("format") != FORMAT:
-                raise ValueError(f"the field 'format' must be {FORMAT!r}")
+            if content.pop("format") != CASCADE_FORMAT:
+                raise ValueError(f"the field 'format' must be {CASCADE_FORMAT!r}")
             questions = [
                 StagesOfQuestion(
                     **{name: _tuples(value) for name, value in each.items() if name != "question"},
@@ -151,11 +160,25 @@ def _tuples(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a source says about each question, for one input."""
+    """What a source says about each question, for one input.
+
+    `cpu_seconds` is the CPU time of this process, divided equally over the inputs of a batch.
+    """
 
     said: tuple[Said, ...]
     usage: DecisionUsage = NO_USAGE
     reasoning: str | None = None
+    cpu_seconds: float = 0.0
+
+
+def _with_cpu_time(readings: Sequence[Any], begin: float) -> list[Any]:
+    """Divide the CPU time since `begin` over the readings of a batch."""
+    n = sum(isinstance(each, Reading) for each in readings)
+    seconds = time.process_time() - begin
+    return [
+        replace(each, cpu_seconds=seconds / n) if isinstance(each, Reading) else each
+        for each in readings
+    ]
 
 
 Opened: TypeAlias = "tuple[Callable[..., list[Any]], dict[str, Any]]"
@@ -175,7 +198,7 @@ class ModelSource:
         self, model: Any, settings: Mapping[str, Any] | None = None, name: str | None = None
     ) -> None:
         self.settings, self.name = dict(settings or {}), name or str(model.path)
-        self._open: Callable[[], AbstractContextManager[Any]] = (
+        self.open: Callable[[], AbstractContextManager[Any]] = (
             partial(nullcontext, model) if name is None else model
         )
 
@@ -184,20 +207,59 @@ class ModelSource:
         self, questions: Sequence[Question], fitted: Mapping[str, Any] | None, sample: Sequence[Any]
     ) -> Iterator[Opened]:
         """Open the model for questions; `fitted` is its description in a calibration."""
-        settings = self.settings
-        if fitted is not None and settings.get("calibration") is None:
-            settings = {**settings, **fitted["prompts"]}
-        with self._open() as model:
-            self.compares, own = only_compares(model.session), fingerprint_once(model.session)
-            if fitted is not None and fitted["source"] != own:
-                raise InvalidArgumentError(
-                    f"the calibration of the cascade is for another model than {self.name}: "
-                    f"expected {fitted['source']}, got {own}"
-                )
+        with self.open() as model:
+            settings = self._settings_for(model.session, fitted)
             plan = plan_of(model, questions, settings, "decide", sample)
             prompts = plan.settings.prompts.described()
-            found = {"source": own, "prompts": {name: prompts[name] for name in PROMPTS}}
+            found = {
+                "source": fingerprint_once(model.session),
+                "prompts": {name: prompts[name] for name in PROMPTS},
+            }
             yield partial(_read, model.session, plan), found
+
+    async def read_async(
+        self,
+        questions: Sequence[Question],
+        fitted: Mapping[str, Any] | None,
+        given: Any,
+        timeout: float | None,
+    ) -> Reading:
+        """Read one input in an event loop; cancelling the task ends the request."""
+        said: list[Sequence[Any]] = []
+
+        def prepare(model: Any) -> Task[Decision[Any]]:
+            settings = self._settings_for(model.session, fitted)
+
+            def keep(found: Sequence[Any], _: Any) -> None:
+                said.append(found)
+
+            return question_task(model, given, questions, settings, timeout, on_scores=keep)
+
+        with self.open() as model:
+            task = await model.session.helpers.run(prepare, model)
+            decision = await task.run_async()
+        return Reading(tuple(said[0]), decision.usage, decision.reasoning)
+
+    def _settings_for(self, session: Any, fitted: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the settings with those of a calibration, which must be for this model."""
+        self.compares, own = only_compares(session), fingerprint_once(session)
+        if fitted is None:
+            return self.settings
+        if fitted["source"] != own:
+            raise InvalidArgumentError(
+                f"the calibration of the cascade is for another model than {self.name}: "
+                f"expected {fitted['source']}, got {own}"
+            )
+        if (taught := fitted.get("calibration")) is not None:
+            return {**self.settings, "calibration": _taught(taught)}
+        if self.settings.get("calibration") is not None:
+            return self.settings
+        return {**self.settings, **fitted["prompts"]}
+
+
+@lru_cache(maxsize=64)
+def _taught(text: str) -> Calibration:
+    return Calibration.from_text(text)
 
 
 def _read(
@@ -209,6 +271,7 @@ def _read(
     max_concurrency: int | None = None,
 ) -> list[Any]:
     logs: dict[int, Sequence[Any]] = {}
+    begin = time.process_time()
 
     def task(numbered: tuple[int, Any]) -> Any:
         place, given = numbered
@@ -226,10 +289,11 @@ def _read(
         progress=progress,
         on_error=on_error,
     )
-    return [
+    readings = [
         Reading(tuple(logs[i]), each.usage, each.reasoning) if isinstance(each, Decision) else each
         for i, each in enumerate(found)
     ]
+    return _with_cpu_time(readings, begin)
 
 
 class FunctionSource:
@@ -252,7 +316,16 @@ class FunctionSource:
     ) -> Iterator[Opened]:
         yield partial(self._read, questions), {"source": self.name, "prompts": {}}
 
+    async def read_async(
+        self, questions: Sequence[Question], fitted: Any, given: Any, timeout: float | None
+    ) -> Reading:
+        """Call the function on a thread."""
+        (found,) = await asyncio.to_thread(self._read, questions, [given])
+        reading: Reading = found
+        return reading
+
     def _read(self, questions: Sequence[Question], inputs: Sequence[Any], **_: Any) -> list[Any]:
+        begin = time.process_time()
         answers = list(self._function(list(inputs), tuple(questions)))
         try:
             if len(answers) != len(inputs):
@@ -261,9 +334,8 @@ class FunctionSource:
             rows = read_examples(questions, zip(inputs, answers, strict=True)).targets.tolist()
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"the function {self.name}: {error}") from None
-        return [
-            Reading(tuple(None if each == UNLABELLED else each for each in row)) for row in rows
-        ]
+        said = [tuple(None if each == UNLABELLED else each for each in row) for row in rows]
+        return _with_cpu_time([Reading(each) for each in said], begin)
 
 
 class CascadePlan:
@@ -384,6 +456,15 @@ class Cascade:
     def __repr__(self) -> str:
         return f"Cascade({', '.join(each.name for each in self.sources)})"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the sources; a repeated name has its number."""
+        every = [each.name for each in self.sources]
+        return tuple(
+            name if every.count(name) == 1 else f"{name} ({number})"
+            for number, name in enumerate(every, 1)
+        )
+
     def decide(self, input: Any, questions: Any, **settings: Any) -> Decision[Any]:
         """Answer questions about an input; the settings are those of :meth:`decide_many`."""
         check_one_input(input)
@@ -413,29 +494,75 @@ class Cascade:
         **more
             `max_concurrency`, and `progress` for each source.
         """
-        asked = as_questions(questions)
-        fitted = as_cascade_calibration(calibration)
-        plan = CascadePlan(asked, self.sources, fitted, self.below, min_probability)
+        plan = self._plan(questions, calibration, min_probability)
         listed = list(check_prompts(inputs, "decide", "inputs"))
         on_error = kept_or_raised(return_exceptions, "inputs")
-        found: list[Any] = [[] for _ in listed]
+        found = self.read_many(plan, listed, on_error, **more)
+        return [_decision(plan, each) if isinstance(each, list) else each for each in found]
+
+    async def decide_async(
+        self,
+        input: Any,
+        questions: Any,
+        *,
+        calibration: Any = None,
+        min_probability: float = 0.0,
+        timeout: float | None = None,
+    ) -> Decision[Any]:
+        """Do the same as :meth:`decide` in an event loop.
+
+        A source may also be an :class:`~eliza_ffi.AsyncModel`. Functions are called on a thread.
+        `timeout` is the limit in seconds for each source. Cancelling the task ends the request.
+        """
+        check_one_input(input)
+        plan = self._plan(questions, calibration, min_probability)
+        readings: list[Reading] = []
+        for stage, source in enumerate(self.sources):
+            if readings and not plan.is_open([each.said for each in readings]):
+                break
+            fitted = plan.fitted(stage)
+            readings.append(await source.read_async(plan.questions, fitted, input, timeout))
+        return _decision(plan, readings)
+
+    def check(
+        self, input: Any, questions: Any, *, calibration: Any = None, min_probability: float = 0.0
+    ) -> None:
+        """Ask all sources about an input; raise if one cannot answer the questions."""
+        plan = self._plan(questions, calibration, min_probability)
+        for stage, source in enumerate(self.sources):
+            with source.opened(plan.questions, plan.fitted(stage), [input]) as (read, _):
+                read([input], on_error=kept_or_raised(False, "inputs"))
+
+    def _plan(self, questions: Any, calibration: Any, min_probability: float) -> CascadePlan:
+        asked, fitted = as_questions(questions), as_cascade_calibration(calibration)
+        return CascadePlan(asked, self.sources, fitted, self.below, min_probability)
+
+    def read_many(
+        self,
+        plan: CascadePlan,
+        inputs: Sequence[Any],
+        on_error: Callable[[int, Exception], Any],
+        **more: Any,
+    ) -> list[Any]:
+        """Return what the sources that were asked say about each input, or its error."""
+        found: list[Any] = [[] for _ in inputs]
         for stage, source in enumerate(self.sources):
             places = [
                 i
                 for i, each in enumerate(found)
                 if isinstance(each, list) and (not each or plan.is_open([a.said for a in each]))
             ]
-            given = [listed[i] for i in places]
+            given = [inputs[i] for i in places]
 
             def failed(i: int, error: Exception, places: Sequence[int] = places) -> Any:
                 return on_error(places[i], error)
 
             if not places:
                 break
-            with source.opened(asked, plan.fitted(stage), given) as (read, _):
+            with source.opened(plan.questions, plan.fitted(stage), given) as (read, _):
                 for i, one in zip(places, read(given, on_error=failed, **more), strict=True):
                     found[i] = [*found[i], one] if isinstance(one, Reading) else one
-        return [_decision(plan, each) if isinstance(each, list) else each for each in found]
+        return found
 
 
 def _decision(plan: CascadePlan, readings: Sequence[Reading]) -> Decision[Any]:

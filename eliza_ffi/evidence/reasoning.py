@@ -56,15 +56,17 @@ def question_task(
     questions: Any,
     settings: Mapping[str, Any],
     timeout: float | None = None,
+    on_scores: OnScores | None = None,
 ) -> Task[Decision]:
     """Return the task that answers questions about an input, with the arguments of `decide`.
 
-    If the settings must be measured first, the measurement is a part of the task.
+    If the settings must be measured first, the measurement is a part of the task. `on_scores` is as
+    for :meth:`.DecisionPlan.runs`.
     """
 
     def runs() -> Generator[Run[Any], Any, Decision]:
         plan = yield from plan_runs(model, questions, settings)
-        return (yield from _runs(model.session, given, plan))
+        return (yield from _runs(model.session, given, plan, on_scores=on_scores))
 
     return Task(model.session, runs(), timeout)
 

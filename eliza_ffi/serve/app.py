@@ -23,6 +23,7 @@ from .. import __version__
 from ..async_model import AsyncModel
 from ..decisions.answers import name_of
 from ..decisions.wire import question_to
+from ..evidence.cascade import Cascade
 from ..terminal import counted
 from .admission import Admission
 from .chat import CHAT
@@ -49,12 +50,13 @@ def make_app(
     settings: ServeSettings,
     admission: Admission | None = None,
     learners: Mapping[str, SetLearner] = MappingProxyType({}),
+    cascade: Cascade | None = None,
 ) -> ASGIApp:
     """Return the application that serves an open model.
 
-    `learners` are the sets that learn. By default, the limits for running and waiting requests are
-    those of the settings. Endpoints that need generated text answer with 501 if the model is an
-    encoder or a reranker.
+    `learners` are the sets that learn, and `cascade` decides in place of the model. By default, the
+    limits for running and waiting requests are those of the settings. Endpoints that need generated
+    text answer with 501 if the model is an encoder or a reranker.
     """
     limits = admission_for(model, settings) if admission is None else admission
     models = _models(model, settings)
@@ -110,7 +112,7 @@ def make_app(
         length = length or model.session.describe().get("passes", {}).get("n_ctx", 0)
         return length
 
-    state = ServerState(model, settings, limits, metrics, fingerprint, n_ctx, learners)
+    state = ServerState(model, settings, limits, metrics, fingerprint, n_ctx, learners, cascade)
     app = Starlette(
         routes=[
             *(Route(path, answer) for path, answer in pages.items()),

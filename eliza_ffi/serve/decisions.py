@@ -335,13 +335,20 @@ async def _decide(
     """
     include = request.include or ()
     questions: Any = question_set.questions
-    decision = await context.model.decide(
-        input,
-        questions,
-        **question_set.decide_options,
-        allowed_probability="allowed_probability" in include,
-        timeout=context.deadline.left,
-    )
+    if context.cascade is not None:
+        if {*include} & {"allowed_probability", "prompts"}:
+            raise invalid("include", "with several models (--then), only timings are available")
+        decision = await context.cascade.decide_async(
+            input, questions, **question_set.cascade_options, timeout=context.deadline.left
+        )
+    else:
+        decision = await context.model.decide(
+            input,
+            questions,
+            **question_set.decide_options,
+            allowed_probability="allowed_probability" in include,
+            timeout=context.deadline.left,
+        )
     # The questions of a request would add series without a limit.
     name = None if request.questions else question_set.name
     context.metrics.count_decision(questions, decision, name)
@@ -349,6 +356,8 @@ async def _decide(
     if question_set.name in context.learners and not isinstance(request, BatchRequest):
         context.learners[question_set.name].remember(context.record.id, input_text(input))
     more: dict[str, Any] = {"model": question_set.name}
+    if decision.stage is not None:
+        more["stage"] = decision.stage
     if decision.reasoning is not None:
         more["reasoning"] = decision.reasoning
     if not request.questions:

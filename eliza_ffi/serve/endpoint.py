@@ -38,6 +38,7 @@ from .request_body import MAX_NAME_LENGTH, Body, json_object, read_body, read_fi
 from .settings import QuestionSet, ServeSettings
 
 if TYPE_CHECKING:
+    from ..evidence.cascade import Cascade
     from .learner import SetLearner
 
 B = TypeVar("B", bound=Body)
@@ -74,6 +75,7 @@ class ServerState:
     fingerprint: str  # the versions of llama.cpp and of this package
     n_ctx: Callable[[], int]  # the length of the context; 0 = not known before the first request
     learners: Mapping[str, SetLearner] = field(default_factory=dict)  # of sets, by name
+    cascade: Cascade | None = None  # of all models, if there are several
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ from ..async_model import AsyncModel
 from ..decisions.answers import name_of
 from ..decisions.questions import MAX_OPTIONS, Choice, Predicate
 from ..errors import ContextFullError, InvalidArgumentError, NotSupportedError
+from ..evidence.cascade import Cascade
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
@@ -152,7 +153,7 @@ def answering_while_loading(listening: socket.socket, settings: ServeSettings) -
         thread.join()
 
 
-def check_model(model: Model, settings: ServeSettings) -> None:
+def check_model(model: Model, settings: ServeSettings, cascade: Cascade | None = None) -> None:
     """Make one decision with the server's settings, so that problems show before the first request.
 
     It answers the named sets of questions, too. Their prompts are then in the KV cache. An
@@ -162,11 +163,17 @@ def check_model(model: Model, settings: ServeSettings) -> None:
     question = Predicate(
         "It is about an animal.", if_true="an animal", if_false="something other than an animal"
     )
-    model.decide(text, [question], **settings.decide_options)
+    if cascade is None:
+        model.decide(text, [question], **settings.decide_options)
+    else:
+        cascade.check(text, [question])
     for each in settings.sets.values():
         try:
             _check_options(each)
-            model.decide(text, each.questions, **each.decide_options)
+            if cascade is None:
+                model.decide(text, each.questions, **each.decide_options)
+            else:
+                cascade.check(text, each.questions, **each.cascade_options)
         except (InvalidArgumentError, ContextFullError, NotSupportedError) as error:
             raise type(error)(f"the set of questions {each.name!r}: {error}") from error
 
@@ -184,6 +191,7 @@ def serve(
     settings: ServeSettings,
     listening: socket.socket,
     on_ready: Callable[[], None] = lambda: None,
+    cascade: Cascade | None = None,
 ) -> int:
     """Serve a model until SIGTERM or SIGINT; return the signal.
 
@@ -195,7 +203,7 @@ def serve(
     async_model = AsyncModel.of(model)
     admission = admission_for(async_model, settings)
     with learning(model, settings) as learners:
-        app = make_app(async_model, settings, admission, learners)
+        app = make_app(async_model, settings, admission, learners, cascade)
         return run_app(app, admission, listening, on_ready)
 
 

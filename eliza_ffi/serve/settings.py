@@ -12,6 +12,7 @@ from typing import Any
 from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
 from ..evidence.calibration import Calibration
+from ..evidence.cascade import CascadeCalibration
 from ..sampling.params import Sampling
 
 _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -43,7 +44,13 @@ class QuestionSet:
         calibration = self.decide_options.get("calibration")
         return calibration is not None and not calibration.is_prior
 
-    def calibrated(self, calibration: Calibration) -> QuestionSet:
+    @property
+    def cascade_options(self) -> dict[str, Any]:
+        """The keyword arguments for a cascade, whose models have the others."""
+        own = ("calibration", "min_probability")
+        return {name: self.decide_options[name] for name in own if name in self.decide_options}
+
+    def calibrated(self, calibration: Calibration | CascadeCalibration) -> QuestionSet:
         """Return the set with a calibration, which was fitted without reasoning."""
         fitted = {"calibration": calibration, "prior": None, "think": 0}
         return replace(self, decide_options={**self.decide_options, **fitted})
