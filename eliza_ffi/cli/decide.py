@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..evidence.cascade import Cascade, as_cascade_calibration
 from ..evidence.deciding import can_abstain, never_certified_text, plan_of
 from ..evidence.reasoning import with_reasoning
 from ..model import Model
+from ..ray.cascade import WorkersSource
 from ..ray.table import LOCAL, TableWorkers
 from ..tables import AnswerCounts, Decider, InputTable, RowDecider, TableResult, run
 from ..tables.cascade import CascadeDecider
@@ -235,7 +237,7 @@ def _cascade(
     arguments: argparse.Namespace, settings: Mapping[str, Any]
 ) -> tuple[Cascade, dict[str, Any]]:
     """Return the cascade of ``--then``, and the settings of its decisions."""
-    for name in ("learn", "ray", "abstain", "allowed_probability", "dry_run"):
+    for name in ("learn", "abstain", "allowed_probability", "dry_run"):
         if getattr(arguments, name):
             raise UsageError(f"--then cannot be combined with {_option(name)}")
     if arguments.prior == "inputs":
@@ -244,7 +246,26 @@ def _cascade(
     own = {name: value for name, value in settings.items() if name not in names}
     of_all = {"min_probability": arguments.min_probability}
     of_all["calibration"] = as_cascade_calibration(arguments.calibration)
+    if arguments.ray is not None:
+        return read_cascade(arguments, own, _on_workers), of_all
     return read_cascade(arguments, own), of_all
+
+
+def _on_workers(
+    arguments: argparse.Namespace, settings: Mapping[str, Any], name: str
+) -> WorkersSource:
+    """Return a source of a cascade whose model the workers of Ray open."""
+    if not arguments.workers:
+        raise UsageError("--ray requires --workers, 1 or more")
+    workers = partial(
+        TableWorkers,
+        arguments.ray,
+        arguments.workers,
+        model=arguments.model,
+        model_options=model_options(arguments, arguments.n_slots),
+        waiting=_report_waiting,
+    )
+    return WorkersSource(workers, arguments.workers, settings, name)
 
 
 @contextmanager

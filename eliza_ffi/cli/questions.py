@@ -6,7 +6,7 @@ import argparse
 import importlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,19 @@ def below_of(arguments: argparse.Namespace) -> float:
     return below
 
 
-def read_cascade(arguments: argparse.Namespace, settings: Mapping[str, Any]) -> Cascade:
-    """Return the models of the command line, which are opened when they are asked."""
+def _source(arguments: argparse.Namespace, settings: Mapping[str, Any], name: str) -> ModelSource:
+    return ModelSource(partial(open_model, arguments, arguments.n_slots), settings, name)
+
+
+def read_cascade(
+    arguments: argparse.Namespace,
+    settings: Mapping[str, Any],
+    source: Callable[[argparse.Namespace, Mapping[str, Any], str], ModelSource] = _source,
+) -> Cascade:
+    """Return the models of the command line, which are opened when they are asked.
+
+    `source` makes a source of the command line with the path of its model.
+    """
     if arguments.encoder is not None:
         raise UsageError("--then cannot be combined with --encoder: give it as --model")
     paths = [arguments.model, *arguments.then]
@@ -145,8 +156,7 @@ def read_cascade(arguments: argparse.Namespace, settings: Mapping[str, Any]) -> 
     for place, path in enumerate(paths, 1):
         own = dict(settings) if place == len(paths) else {**settings, "think": 0}
         of_model = argparse.Namespace(**{**vars(arguments), "model": path})
-        opener = partial(open_model, of_model, arguments.n_slots)
-        sources.append(ModelSource(opener, own, name=path or "the embedded model"))
+        sources.append(source(of_model, own, path or "the embedded model"))
     return Cascade(sources, below=below_of(arguments))
 
 

@@ -194,6 +194,9 @@ class ModelSource:
     compares: bool | None = None
     """Whether it is an encoder or a reranker; None before it was open."""
 
+    rows_at_once: int | None = None
+    """How many rows of a table it reads together; None = the default of its kind."""
+
     def __init__(
         self, model: Any, settings: Mapping[str, Any] | None = None, name: str | None = None
     ) -> None:
@@ -304,6 +307,7 @@ class FunctionSource:
     """
 
     compares = False
+    rows_at_once = None
     settings: Mapping[str, Any] = {}
 
     def __init__(self, function: Callable[[list[Any], tuple[Question, ...]], Any]) -> None:

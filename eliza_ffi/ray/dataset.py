@@ -10,6 +10,7 @@ from ..choices.label_set import as_label_set
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..evidence.calibration import Calibration, as_calibration
+from ..evidence.cascade import CascadeCalibration, as_cascade_calibration
 from ..hub import name_for_workers
 from ..tables.columns import OutputColumns
 from .batch import check_columns
@@ -34,7 +35,7 @@ def decide_dataset(
     gpus: float = 0.0,
     batch_size: int = BATCH_ROWS,
     model: str | os.PathLike[str] | None = None,
-    calibration: Calibration | str | os.PathLike[str] | None = None,
+    calibration: Calibration | CascadeCalibration | str | os.PathLike[str] | None = None,
     **more: Any,
 ) -> Dataset:
     """Return a dataset with the answers to questions about a column.
@@ -57,8 +58,8 @@ def decide_dataset(
     batch_size
         Rows per batch.
     model, calibration
-        See :class:`DeciderActor`. A relative path is relative to this process's working directory,
-        and the calibration is read in this process.
+        See :class:`DeciderActor`. A relative path, also in `then`, is relative to this process's
+        working directory, and the calibration is read in this process.
     **more
         More arguments of :class:`DeciderActor`.
 
@@ -71,7 +72,9 @@ def decide_dataset(
     """
     if questions is not None:
         OutputColumns(as_questions(questions))
-    calibration = as_calibration(calibration)
+    then = [name_for_workers(each) for each in more.pop("then", ())]
+    calibration = as_cascade_calibration(calibration) if then else as_calibration(calibration)
+    more = {**more, "then": then}
     settings = {"column": column, "questions": questions, "calibration": calibration, **more}
     wanted = [column, more.get("questions_column")]
     return _mapped(ds, DeciderActor, settings, wanted, model, workers, cpus, gpus, batch_size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..checks import check_flag
@@ -13,6 +14,7 @@ from ..decisions.questions import Question, with_top
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..evidence.calibration import as_calibration
+from ..evidence.cascade import Cascade, as_cascade_calibration
 from ..evidence.deciding import DecideSettings, refuse_input_prior
 from ..evidence.reasoning import inputs_at_once, question_task
 from ..session.task import Task
@@ -22,12 +24,16 @@ from ..tables.decider import input_of
 from ..tables.parquet import arrow_type, load_pyarrow
 from ..tables.rows import json_value
 from .batch import arrow_table, read_json, rows_of, with_cells, with_columns
+from .cascade import decide_whole
 from .resources import open_worker_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 ANSWERS = "answers"
+
+OF_CASCADE = ("calibration", "min_probability", "abstain", "allowed_probability")
+"""The settings that the models of a cascade do not have."""
 
 ANSWER_TYPES = {
     "name": "text",
@@ -75,6 +81,10 @@ class DeciderActor:
         many, with their probabilities.
     sample
         Some of the inputs, whose tokens are counted for ``prompt_order="auto"``.
+    then, below
+        More models, which are asked about inputs whose answer may still change: those of a
+        :class:`~eliza_ffi.Cascade`. All are open at the same time. A column ``stage`` is added. The
+        calibration is one of a cascade.
     **settings
         The keyword arguments of :meth:`~eliza_ffi.Model.decide`, except `timeout`. With `think` and
         `questions`, a column ``reasoning`` is added, too. With `min_probability` or `abstain`, a
@@ -99,25 +109,43 @@ class DeciderActor:
         probabilities: bool = False,
         top: int | None = None,
         sample: Sequence[Any] | None = None,
+        then: Sequence[str | os.PathLike[str]] = (),
+        below: float = 1.0,
         **settings: Unpack[DecideSettings],
     ) -> None:
         if (questions is None) == (questions_column is None):
             raise InvalidArgumentError("pass exactly one of questions and questions_column")
+        if then and questions is None:
+            raise InvalidArgumentError("then needs questions: it cannot have a questions_column")
         self._column = column
         self._questions_column = questions_column
         asked = () if questions is None else with_top(as_questions(questions), top)
-        calibration = as_calibration(settings.get("calibration"))
-        self._settings: dict[str, Any] = {**settings, "calibration": calibration}
+        self._settings: dict[str, Any] = {**settings}
+        fitted, found = None, settings.get("calibration")
+        if then:
+            fitted = as_cascade_calibration(found)
+            may_review = fitted is not None and any(each.abstains for each in fitted.questions)
+            shown = {"stage": True, "abstain": "risk" if may_review else None}
+        else:
+            self._settings["calibration"] = as_calibration(found)
+            shown = self._settings if asked else {}
         self._columns = OutputColumns(
             asked,
-            settings=self._settings if asked else {},
+            settings=shown,
             probabilities=check_flag("probabilities", probabilities),
             top=top,
         )
         self._model = open_worker_model(model, model_options)
         refuse_input_prior(settings)
-        if asked:
-            self._rows = RowDecider(self._model, column, asked, self._settings, sample)
+        if then:
+            own = {name: value for name, value in settings.items() if name not in OF_CASCADE}
+            models = [self._model, *(open_worker_model(path, model_options) for path in then)]
+            cascade = Cascade([(each, own) for each in models], below=below)
+            least = settings.get("min_probability", 0.0)
+            self._decide: Any = partial(decide_whole, cascade, column, asked, fitted, least)
+        elif asked:
+            rows = RowDecider(self._model, column, asked, self._settings, sample)
+            self._decide = rows.decide_rows
 
     def __call__(self, batch: Any) -> Any:
         table = arrow_table(batch)
@@ -125,7 +153,7 @@ class DeciderActor:
             return self._with_own_answers(table, self._questions_column)
         rows = [
             self._columns.cells(each.row, each.decision, each.error)
-            for each in self._rows.decide_rows(rows_of(table, [self._column]))
+            for each in self._decide(rows_of(table, [self._column]))
         ]
         types = {name: kind for name, kind in self._columns.types.items() if name != ROW}
         return with_cells(table, rows, types)

@@ -49,15 +49,20 @@ Waiting = Callable[[int, int], Any]
 
 class TableWorker:
     """An actor that answers the same questions about batches of rows. `asked` has arguments of
-    :class:`RowDecider`. The model is opened by a method, whose error reaches the driver
-    unchanged."""
+    :class:`RowDecider`, or of what `makes` another decider. The model is opened by a method, whose
+    error reaches the driver unchanged."""
 
     def __init__(
-        self, version: str, model: str | None, options: Mapping[str, Any], asked: tuple[Any, ...]
+        self,
+        version: str,
+        model: str | None,
+        options: Mapping[str, Any],
+        asked: tuple[Any, ...],
+        makes: Callable[..., Decider] | None = None,
     ) -> None:
         self._version, self._model, self._options = version, model, options
-        self._asked = asked
-        self._decider: RowDecider | None = None
+        self._asked, self._makes = asked, makes
+        self._decider: Decider | None = None
 
     def open(self) -> dict[str, Any]:
         """Load the model; return its fingerprint and the settings."""
@@ -66,7 +71,8 @@ class TableWorker:
                 f"node {node_name()} has eliza-ffi {__version__}, and the machine that runs the "
                 f"command has {self._version}: install the same version on both"
             )
-        self._decider = RowDecider(open_worker_model(self._model, self._options), *self._asked)
+        makes = self._makes or RowDecider
+        self._decider = makes(open_worker_model(self._model, self._options), *self._asked)
         return self._decider.described
 
     def decide(self, described: dict[str, Any], rows: Sequence[TableRow]) -> list[DecidedRow]:
@@ -106,6 +112,7 @@ class TableWorkers(Decider):
         model: str | None = None,
         model_options: Mapping[str, Any] | None = None,
         waiting: Waiting | None = None,
+        makes: Callable[..., Decider] | None = None,
     ) -> None:
         if n_workers < 1:
             raise InvalidArgumentError(f"expected 1 or more workers, got {n_workers}")
@@ -121,7 +128,7 @@ class TableWorkers(Decider):
         self._uses_gpu = options.get("n_gpu_layers") != 0
         name = None if model is None else name_for_workers(model)
         asked = (column, self.questions, settings, sample, learn)
-        self._arguments = (__version__, name, options, asked)
+        self._arguments = (__version__, name, options, asked, makes)
         # Workers, each after it has opened the model; and at the end an exception.
         self._idle: SimpleQueue[Any] = SimpleQueue()
         self._workers: list[Any] = []
@@ -184,7 +191,7 @@ class TableWorkers(Decider):
             self._idle.put(error)
         else:
             self.described = self.described or described
-            self.learns = tuple(self.described["learn"])
+            self.learns = tuple(self.described.get("learn", ()))
             self._n_ready += 1
             self._idle.put(worker)
 

@@ -80,7 +80,7 @@ class CascadeDecider(Decider):
             store.note(**{fact: found})
             is_function = isinstance(source, FunctionSource)
             of_model = OF_ENCODER if source.compares else OF_DECODER
-            self._n_rows = OF_FUNCTION if is_function else of_model
+            self._n_rows = source.rows_at_once or (OF_FUNCTION if is_function else of_model)
             yield
 
     def decide_rows(self, rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
@@ -93,7 +93,7 @@ class CascadeDecider(Decider):
                 except InvalidArgumentError as error:
                     found[row.number] = error
             usable = [each for each, given in found.items() if not isinstance(given, Exception)]
-            read = self._read([found[each] for each in usable], on_error=_of_row)
+            read = self._read([found[each] for each in usable], on_error=of_row)
             found.update(zip(usable, read, strict=True))
             for row in batch:
                 yield self._decided(row, found[row.number])
@@ -118,7 +118,8 @@ def _read(kept: str | None) -> list[Any]:
     return read
 
 
-def _of_row(place: int, error: Exception) -> Exception:
+def of_row(place: int, error: Exception) -> Exception:
+    """Return the error of a row; raise an error that is not about the row."""
     if not is_of_row(error):
         raise error
     return error
