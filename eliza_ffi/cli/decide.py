@@ -418,6 +418,8 @@ def _summary(result: TableResult, output: Path, is_calibrated: bool) -> dict[str
         "answers": {name: dict(found.most_common()) for name, found in counts.answers.items()},
         "unanswered": dict(counts.unanswered),
         "stages": dict(counts.stages),
+        "cpu_seconds": {stage: round(each, 3) for stage, each in result.cpu_seconds.items()},
+        "certificate": result.certificate,
         "calibrated": is_calibrated,
         "learned": {
             name: {
@@ -458,6 +460,11 @@ def _summary_text(result: TableResult, output: Path, is_reviewed: bool) -> str:
         "errors": f"{counts.errors:,}",
         "for review": f"{counts.review:,}" if is_reviewed else "",
         "ended at": ", ".join(f"source {each} {n:,}" for each, n in sorted(counts.stages.items())),
+        "CPU time": ", ".join(
+            f"source {each} {seconds:,.1f} s"
+            for each, seconds in sorted(result.cpu_seconds.items())
+        ),
+        "certificate": result.certificate or "",
         "rows/s": f"{_rate(result):,.1f}" if result.new_rows else "",
         **{name: _answers_text(counts, name) for name in counts.answers},
         "output": str(output) + ("" if result.is_whole else ", up to the limit"),

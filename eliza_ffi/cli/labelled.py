@@ -19,12 +19,12 @@ from ..decisions.examples import UNLABELLED, named_questions, option_names, read
 from ..decisions.prompts import input_text
 from ..decisions.questions import MultiLabel, Question, text_of
 from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
-from ..evidence.cascade import TARGETS
+from ..evidence.cascade import TARGETS, Cascade, as_cascade_calibration
 from ..evidence.certificates import CertifiedThreshold
 from ..learning.fitting import calibrate
 from ..learning.metrics import mcnemar
 from ..learning.pictures import load_matplotlib
-from ..learning.report import evaluate
+from ..learning.report import CascadeReport, DecisionReport, evaluate
 from ..model import Model
 from ..tables import TableStep
 from ..tables.labels import LabelledRows, label_columns
@@ -43,10 +43,12 @@ from .progress import RowProgress
 from .questions import (
     PROMPT_OPTIONS,
     add_asking_arguments,
+    add_below_argument,
     add_cascade_arguments,
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
+    below_of,
     checked_prior,
     read_asking,
     read_calibration,
@@ -86,6 +88,8 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         },
     )
     parser.set_defaults(bins=10)
+    add_cascade_arguments(parser)
+    add_below_argument(parser)
     add_model_arguments(parser, decides=True)
 
 
@@ -98,6 +102,9 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     check_output(arguments)
     rows = _read_labelled(arguments, questions)
     rows.only = "random"  # the chosen rows of a file of labels do not represent the table
+    if arguments.then:
+        return _evaluate_cascade(arguments, rows)
+    below_of(arguments)
     asked = read_asking(arguments, arguments.calibration)
     if arguments.plots is not None:
         load_matplotlib()  # fail now if it is missing, not after minutes of work
@@ -111,6 +118,15 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
             **given(arguments, "reorder", "bins"),
             **settings,
         )
+    _show_report(arguments, report, rows)
+    if arguments.plots is not None:
+        report.save_plots(arguments.plots)
+    return 0
+
+
+def _show_report(
+    arguments: argparse.Namespace, report: DecisionReport | CascadeReport, rows: LabelledRows
+) -> None:
     summary = {**report.to_json(), "left_out": rows.left_out}
     # Print before writing files, so that the report is not lost if the disk is full.
     if arguments.json:
@@ -120,9 +136,35 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         text = json.dumps(summary, ensure_ascii=False, indent=2) + "\n"
         Path(arguments.output).write_text(text, encoding="utf-8")
-    if arguments.plots is not None:
-        report.save_plots(arguments.plots)
+
+
+def _evaluate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int:
+    for name in ("plots", "reorder"):
+        if getattr(arguments, name) is not None:
+            raise UsageError(f"--{name} cannot be combined with --then")
+    fitted = as_cascade_calibration(arguments.calibration)
+    cascade = _read_cascade(arguments, rows)
+    report = evaluate(
+        cascade,
+        rows.questions,
+        list(rows),
+        calibration=fitted,
+        bins=arguments.bins,
+        on_skip=rows.leave_out,
+    )
+    _show_report(arguments, report, rows)
+    _print_left_out(rows)
     return 0
+
+
+def _read_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> Cascade:
+    settings = {
+        **read_asking(arguments),
+        "prior": checked_prior(arguments.prior),
+        "examples": read_examples_file(arguments, rows.questions),
+    }
+    del settings["calibration"]
+    return read_cascade(arguments, settings)
 
 
 def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -364,14 +406,8 @@ def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int
         if getattr(arguments, name) is not None:
             option = name.replace("_", "-")
             raise UsageError(f"--{option} cannot be combined with --then")
-    settings = {
-        **read_asking(arguments),
-        "prior": checked_prior(arguments.prior),
-        "examples": read_examples_file(arguments, rows.questions),
-    }
-    del settings["calibration"]
     fitted: Any = calibrate(
-        read_cascade(arguments, settings),
+        _read_cascade(arguments, rows),
         rows.questions,
         list(rows),
         target=arguments.certify or "agreement",

@@ -18,7 +18,7 @@ from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..evidence.auto_prompts import PRIORS
 from ..evidence.calibration import Calibration, scoring_of
-from ..evidence.cascade import Cascade, ModelSource
+from ..evidence.cascade import Cascade, CascadeCalibration, ModelSource
 from ..evidence.scoring import SCORING_RULES
 from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
@@ -226,6 +226,8 @@ def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
         if parts:
             return _from_options(parts)
         if calibration := getattr(arguments, "calibration", None):
+            if getattr(arguments, "then", None):
+                return CascadeCalibration.load(calibration).asked
             return read_calibration(calibration).asked
         raise UsageError("no questions: give --questions, --predicate, --ask or --score")
     if parts:

@@ -498,11 +498,11 @@ class Cascade:
         **more
             `max_concurrency`, and `progress` for each source.
         """
-        plan = self._plan(questions, calibration, min_probability)
+        plan = self.plan(questions, calibration, min_probability)
         listed = list(check_prompts(inputs, "decide", "inputs"))
         on_error = kept_or_raised(return_exceptions, "inputs")
         found = self.read_many(plan, listed, on_error, **more)
-        return [_decision(plan, each) if isinstance(each, list) else each for each in found]
+        return [decision_of(plan, each) if isinstance(each, list) else each for each in found]
 
     async def decide_async(
         self,
@@ -519,25 +519,28 @@ class Cascade:
         `timeout` is the limit in seconds for each source. Cancelling the task ends the request.
         """
         check_one_input(input)
-        plan = self._plan(questions, calibration, min_probability)
+        plan = self.plan(questions, calibration, min_probability)
         readings: list[Reading] = []
         for stage, source in enumerate(self.sources):
             if readings and not plan.is_open([each.said for each in readings]):
                 break
             fitted = plan.fitted(stage)
             readings.append(await source.read_async(plan.questions, fitted, input, timeout))
-        return _decision(plan, readings)
+        return decision_of(plan, readings)
 
     def check(
         self, input: Any, questions: Any, *, calibration: Any = None, min_probability: float = 0.0
     ) -> None:
         """Ask all sources about an input; raise if one cannot answer the questions."""
-        plan = self._plan(questions, calibration, min_probability)
+        plan = self.plan(questions, calibration, min_probability)
         for stage, source in enumerate(self.sources):
             with source.opened(plan.questions, plan.fitted(stage), [input]) as (read, _):
                 read([input], on_error=kept_or_raised(False, "inputs"))
 
-    def _plan(self, questions: Any, calibration: Any, min_probability: float) -> CascadePlan:
+    def plan(
+        self, questions: Any, calibration: Any = None, min_probability: float = 0.0
+    ) -> CascadePlan:
+        """Return the questions with what says when their answers are final."""
         asked, fitted = as_questions(questions), as_cascade_calibration(calibration)
         return CascadePlan(asked, self.sources, fitted, self.below, min_probability)
 
@@ -569,7 +572,8 @@ class Cascade:
         return found
 
 
-def _decision(plan: CascadePlan, readings: Sequence[Reading]) -> Decision[Any]:
+def decision_of(plan: CascadePlan, readings: Sequence[Reading]) -> Decision[Any]:
+    """Return the decision after some sources."""
     usage = reduce(_sum, (each.usage for each in readings))
     return plan.decision([each.said for each in readings], usage, readings[-1].reasoning)
 

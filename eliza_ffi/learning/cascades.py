@@ -48,7 +48,7 @@ from ..evidence.cascade import (
     default_weights,
 )
 from ..evidence.certificates import inner_fraction
-from .examples import OnSkip, Progress
+from .examples import OnSkip, Progress, raised_or_skipped
 from .thresholds import GRID, STARTS, is_bounded, rows_needed
 from .weights import fit_weights
 
@@ -90,11 +90,7 @@ def calibrate_cascade(
     named = named_questions(asked)
     places = [_place(question, target, option) for _, question in named]
 
-    def failed(i: int, error: Exception) -> None:
-        if on_skip is None:
-            raise InvalidArgumentError(f"example {i}: {error}") from error
-        on_skip(i, str(error))
-
+    failed = raised_or_skipped(on_skip)
     described, every = [], []
     for source in cascade.sources:
         with source.opened(asked, None, examples.inputs) as (read, found):

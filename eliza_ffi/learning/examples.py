@@ -45,6 +45,19 @@ class ScoreCache:
         return self.found.setdefault(asked, {})
 
 
+def raised_or_skipped(on_skip: OnSkip | None) -> Callable[[int, Exception], None]:
+    """Return what to do with an error of an example; one that is not about it is raised."""
+
+    def failed(i: int, error: Exception) -> None:
+        if not is_of_row(error):
+            raise error
+        if on_skip is None:
+            raise InvalidArgumentError(f"example {i}: {error}") from error
+        on_skip(i, str(error))
+
+    return failed
+
+
 def is_made(model: Any, settings: PromptSettings) -> bool:
     """Return whether a model is a decision model, and the questions have its own format."""
     session = getattr(model, "session", None)

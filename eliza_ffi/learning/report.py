@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from ..decisions.wire import as_questions, question_to
 from ..errors import InvalidArgumentError
 from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..evidence.calibration import Calibration, QuestionCalibration, as_calibration, scoring_of
-from ..evidence.cascade import Cascade
+from ..evidence.cascade import Cascade, CascadeCalibration, as_cascade_calibration, decision_of
 from ..evidence.comparing import check_comparable, only_compares
 from ..evidence.doubts import MIN_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
 from ..evidence.question_plan import check_model
@@ -35,7 +35,7 @@ from ..evidence.scoring import QuestionScores, ScoringRule
 from ..session.requests import check_keywords
 from ..terminal import counted, printable, text_table, wrap
 from . import metrics
-from .examples import OnSkip, Progress, ask_examples, is_made
+from .examples import OnSkip, Progress, ask_examples, is_made, raised_or_skipped
 from .metrics import CoveragePoint, OptionReport, QuestionReport, SetReport
 from .pictures import draw_coverage, draw_reliability
 from .thresholds import automation
@@ -144,6 +144,20 @@ class DecisionReport:
         return files
 
 
+@overload
+def evaluate(
+    model: Cascade,
+    questions: Any,
+    rows: Iterable[tuple[Any, Any]],
+    *,
+    calibration: CascadeCalibration | str | os.PathLike[str] | None = None,
+    bins: int = 10,
+    progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
+) -> CascadeReport: ...
+
+
+@overload
 def evaluate(
     model: Any,
     questions: Any,
@@ -157,11 +171,27 @@ def evaluate(
     on_skip: OnSkip | None = None,
     examples: Any = None,
     **prompts: Unpack[PromptArguments],
-) -> DecisionReport:
+) -> DecisionReport: ...
+
+
+def evaluate(
+    model: Any,
+    questions: Any,
+    rows: Iterable[tuple[Any, Any]],
+    *,
+    calibration: Any = None,
+    scoring: ScoringRule | None = None,
+    reorder: int | None = None,
+    bins: int = 10,
+    progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
+    examples: Any = None,
+    **prompts: Unpack[PromptArguments],
+) -> DecisionReport | CascadeReport:
     """Evaluate the decisions of a model or a cascade on labelled examples.
 
     The report of a :class:`~eliza_ffi.Cascade` is a :class:`.report.CascadeReport`. It takes only
-    `calibration`, `bins` and `progress`.
+    `calibration`, `bins`, `progress` and `on_skip`.
 
     Parameters
     ----------
@@ -191,9 +221,9 @@ def evaluate(
         message names the example.
     """
     if isinstance(model, Cascade):
-        more: Any = {"calibration": calibration, "bins": bins, "progress": progress}
-        found: Any = _evaluate_cascade(model, questions, rows, **more)
-        return found  # type: ignore[no-any-return]
+        more: Any = {"calibration": calibration, "bins": bins}
+        more |= {"progress": progress, "on_skip": on_skip}
+        return _evaluate_cascade(model, questions, rows, **more)
     check_model(model)
     check_callback("progress", progress)
     check_callback("on_skip", on_skip)
@@ -279,28 +309,62 @@ class CascadeReport:
         One for each question with a single answer.
     rows : dict of str to int
         How many rows ended at each source, and how many of all rows are for ``"review"``.
+    cpu_seconds : dict of str to float
+        The CPU time in which each source read its rows.
+    certificate : str or None
+        What the calibration has certified.
     """
 
     questions: tuple[QuestionReport, ...]
     rows: dict[str, int]
+    cpu_seconds: dict[str, float]
+    certificate: str | None = None
 
     def text(self, width: int | None = None) -> str:
         """Return tables for a terminal; `width` is the number of columns."""
         metrics = text_table([_HEAD, *map(_metrics_row, self.questions)], left=2, width=width)
-        ended = [[name, f"{n:,}"] for name, n in self.rows.items()]
-        return f"{metrics}\n\n{text_table([['ended at', 'rows'], *ended], left=1, width=width)}"
+        parts = [metrics, text_table([_STAGE_HEAD, *self._stages()], left=1, width=width)]
+        if self.certificate is not None:
+            parts.append(wrap(printable(self.certificate), width))
+        return "\n\n".join(parts)
+
+    def _stages(self) -> Iterator[list[str]]:
+        n_read = sum(self.rows.values()) - self.rows["review"]
+        for name, seconds in self.cpu_seconds.items():
+            n_ended = self.rows[name]
+            each = f"{1e3 * seconds / n_read:,.1f}" if n_read else "-"
+            yield [name, f"{n_read:,}", f"{n_ended:,}", f"{seconds:,.2f}", each]
+            n_read -= n_ended
+        yield ["for review", "", f"{self.rows['review']:,}", "", ""]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON data, without the individual answers."""
+        return {**vars(self), "questions": [each.to_json() for each in self.questions]}
 
 
 def _evaluate_cascade(
-    cascade: Cascade, questions: Any, rows: Any, *, bins: int = 10, **settings: Any
+    cascade: Cascade,
+    questions: Any,
+    rows: Any,
+    *,
+    calibration: Any = None,
+    bins: int = 10,
+    progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
 ) -> CascadeReport:
     """Evaluate the decisions of a cascade on labelled examples."""
-    asked = as_questions(questions)
+    asked, bins = as_questions(questions), check_whole("bins", bins, 1, MAX_BINS)
+    fitted = as_cascade_calibration(calibration)
     examples = read_examples(asked, rows)
-    decided = cascade.decide_many(list(examples.inputs), asked, **settings)
+    plan = cascade.plan(asked, fitted)
+    failed = raised_or_skipped(on_skip)
+    every = cascade.read_many(plan, examples.inputs, failed, progress=progress)
+    used = [place for place, each in enumerate(every) if isinstance(each, list)]
+    readings = [every[place] for place in used]
+    decided, targets_of = [decision_of(plan, each) for each in readings], examples.targets[used]
     reports = []
     for i, (name, question) in enumerate(named_questions(asked)):
-        labelled = np.flatnonzero(examples.targets[:, i] != UNLABELLED)
+        labelled = np.flatnonzero(targets_of[:, i] != UNLABELLED)
         if not len(labelled):
             raise InvalidArgumentError(f"no example answers {name!r}")
         singles = [
@@ -308,12 +372,20 @@ def _evaluate_cascade(
         ]
         p = np.array([each.distribution for each in singles])
         log_p = np.log(np.maximum(p, np.finfo(float).tiny))
-        targets = examples.targets[labelled, i]
+        targets = targets_of[labelled, i]
         reports.append(_question_report(name, question, log_p, targets, None, bins, ()))
     stages = [each.stage for each in decided]
-    counts = {each.name: stages.count(n) for n, each in enumerate(cascade.sources, 1)}
     review = sum(any(answer.abstained for answer in each.values()) for each in decided)
-    return CascadeReport(questions=tuple(reports), rows=counts | {"review": review})
+    names = cascade.names
+    return CascadeReport(
+        questions=tuple(reports),
+        rows={name: stages.count(n) for n, name in enumerate(names, 1)} | {"review": review},
+        cpu_seconds={
+            name: sum(each[n].cpu_seconds for each in readings if len(each) > n)
+            for n, name in enumerate(names)
+        },
+        certificate=None if fitted is None else str(fitted),
+    )
 
 
 def _check_answered(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[np.bool_]) -> None:
@@ -443,6 +515,8 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
         **_of_answers(probabilities, right, bins),
     )
 
+
+_STAGE_HEAD = ["source", "read", "ended", "CPU s", "ms a row"]
 
 _HEAD = (
     *("question", "kind", "n", "accuracy", "at 5 % error", "majority"),

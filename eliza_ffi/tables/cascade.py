@@ -7,6 +7,7 @@ job that was interrupted resumes with the source that it had reached, and opens 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -43,6 +44,8 @@ class CascadeDecider(Decider):
         self.column, self.questions, self._sample = column, questions, sample
         self._sources, below = cascade.sources, cascade.below
         self.n_stages = len(self._sources)
+        self.cpu_seconds = self._seconds = defaultdict[int, float](float)
+        self.certificate = None if calibration is None else str(calibration)
         self._plan = CascadePlan(questions, self._sources, calibration, below, min_probability)
         may_review = isinstance(self._sources[-1], FunctionSource) or (
             calibration is not None and any(each.abstains for each in calibration.questions)
@@ -67,6 +70,7 @@ class CascadeDecider(Decider):
     def opened(self, stage: int, store: JobStore, kept: Mapping[int, str | None]) -> Iterator[None]:
         """Open a source, which must be the one of an earlier run of the job."""
         self._kept, source, fact = kept, self._sources[stage], f"source {stage}"
+        self._number = stage + 1
         for place, each in enumerate(self._sources[:stage]):
             each.compares = store.facts[f"source {place}"]["compares"]
         fitted = self._plan.fitted(stage)
@@ -95,6 +99,8 @@ class CascadeDecider(Decider):
             usable = [each for each, given in found.items() if not isinstance(given, Exception)]
             read = self._read([found[each] for each in usable], on_error=of_row)
             found.update(zip(usable, read, strict=True))
+            times = [each.cpu_seconds for each in read if isinstance(each, Reading)]
+            self._seconds[self._number] += sum(times)
             for row in batch:
                 yield self._decided(row, found[row.number])
 

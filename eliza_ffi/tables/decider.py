@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from ..checks import check_flag
@@ -67,6 +68,10 @@ class Decider:
         The places of the single questions that learn from the rows.
     n_stages : int
         How many times rows are read: once for each source of a cascade.
+    cpu_seconds : dict of int to float
+        The CPU time of each source of a cascade, 1 for the first.
+    certificate : str or None
+        What was certified about a cascade.
     """
 
     column: str
@@ -75,6 +80,8 @@ class Decider:
     described: dict[str, Any]
     learns: tuple[int, ...] = ()
     n_stages = 1
+    cpu_seconds: Mapping[int, float] = MappingProxyType({})
+    certificate: str | None = None
 
     def opened(
         self, stage: int, store: JobStore, kept: Mapping[int, str | None]

@@ -74,6 +74,10 @@ class TableResult:
         What suggests that a prompt does not work.
     learned : dict of str to LearnedAnswers
         What the rows taught about each question; empty if they were not asked to.
+    cpu_seconds : dict of int to float
+        The CPU time in which each source of a cascade read rows in this run, 1 for the first.
+    certificate : str or None
+        What the calibration of a cascade has certified.
     """
 
     counts: AnswerCounts
@@ -82,6 +86,8 @@ class TableResult:
     is_whole: bool
     doubts: list[str]
     learned: dict[str, LearnedAnswers]
+    cpu_seconds: dict[int, float]
+    certificate: str | None
 
 
 Progress = Callable[[TableStep], Any]
@@ -158,7 +164,9 @@ def run(
         for name, answers in counts.answers.items()
         for reason in reasons_to_doubt(name, answers, ())
     ]
-    return TableResult(counts, n_new, time.monotonic() - begin, is_whole, doubts, learned)
+    seconds, cpu_seconds = time.monotonic() - begin, dict(decider.cpu_seconds)
+    more = (learned, cpu_seconds, decider.certificate)
+    return TableResult(counts, n_new, seconds, is_whole, doubts, *more)
 
 
 def decide_table(

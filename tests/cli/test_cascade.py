@@ -57,6 +57,13 @@ def test_the_thresholds_of_calibrate_are_used(run: Run, table: str) -> None:
         *("decide", table, *asked, "--calibration", "team.json", "--output", "out.jsonl", "--json")
     ).json
     assert summary["calibrated"] is True and sum(summary["stages"].values()) == 4
+    assert "agreement is at least 80.0%" in summary["certificate"]
+    assert summary["cpu_seconds"]["1"] > 0
+    fitted = ("--then", OTHER, "--calibration", "team.json")
+    shown = run("evaluate", table, "--column", "text", *fitted).out
+    assert "agreement is at least 80.0%" in " ".join(shown.split()) and "ms a row" in shown
+    report = run("evaluate", table, "--column", "text", *fitted, "--json").json
+    assert sum(report["rows"].values()) == 4 and report["questions"][0]["n"] == 4
     certified = ("--certify", "accuracy", "--at", "0.999", "--output", "team.json")
     said = run("calibrate", table, *asked, *certified, code=1).err
     assert "team: no threshold keeps a target of 99.9% with 90% confidence" in said

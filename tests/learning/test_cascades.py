@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from eliza_ffi import Model
 from eliza_ffi.decisions import Choice
 from eliza_ffi.decisions.probabilities import log_softmax
 from eliza_ffi.errors import InvalidArgumentError
@@ -15,6 +17,7 @@ from eliza_ffi.evidence import Cascade, CascadeCalibration
 from eliza_ffi.evidence.cascade import CascadePlan, Reading
 from eliza_ffi.learning import calibrate, evaluate
 from eliza_ffi.learning.cascades import Goal, Stages, Walk
+from eliza_ffi.tables import decide_table
 
 KIND = Choice("What is it about?", ["animal", "tool", "food"], "kind")
 SHARES = np.array([0.6, 0.3, 0.1])
@@ -157,7 +160,37 @@ def test_a_cascade_is_evaluated_by_source() -> None:
     report = evaluate(Cascade([animals, person]), KIND, rows)
     assert report.questions[0].accuracy == pytest.approx(2 / 3)
     assert report.rows == {"animals": 1, "person": 2, "review": 0}
-    assert "animals" in report.text() and "person" in report.text()
+    shown = report.text()
+    assert "animals        3      1" in shown and "person         2      2" in shown
+    assert report.to_json()["rows"] == report.rows and report.certificate is None
+    again = evaluate(Cascade([person, person]), KIND, rows)
+    assert [*again.rows] == ["person (1)", "person (2)", "review"]
+
+
+def test_the_cpu_time_of_each_source_is_its_own(tmp_path: Path) -> None:
+    def slow(inputs: list[Any], questions: Any) -> list[str]:
+        end = time.process_time() + 0.05
+        while time.process_time() < end:
+            pass
+        return ["tool"] * len(inputs)
+
+    report = evaluate(Cascade([animals, slow]), KIND, [("a cat", "animal"), ("a saw", "tool")])
+    assert report.cpu_seconds["slow"] >= 0.05 > report.cpu_seconds["animals"]
+    (table := tmp_path / "in.csv").write_text("body\na cat\na saw\n")
+    cascade, output = Cascade([animals, slow]), tmp_path / "out.jsonl"
+    result = decide_table(cascade, table, "body", KIND, output)
+    assert result.cpu_seconds[2] >= 0.05 > result.cpu_seconds[1]
+    assert decide_table(cascade, table, "body", KIND, output).cpu_seconds == {}
+
+
+def test_an_input_that_a_source_cannot_read_is_skipped(tiny_model: Model) -> None:
+    rows = [("a cat", "animal"), ("x " * 9000, "tool"), ("a saw", "tool")]
+    skipped: list[int] = []
+    cascade = Cascade([animals, tiny_model])
+    report = evaluate(cascade, KIND, rows, on_skip=lambda index, _: skipped.append(index))
+    assert skipped == [1] and report.questions[0].n == 2
+    with pytest.raises(InvalidArgumentError, match="example 1: "):
+        evaluate(cascade, KIND, rows)
 
 
 def test_a_calibration_is_saved_and_checked(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def table(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_workers_answer_as_one_machine_does(cluster: Any, table: Path, tmp_path: Path) -> None:
     command = ["decide", str(table), "--column", "body", "--ask", "Which team?"]
-    command += ["--option", "billing", "--option", "sales", "--then", OTHER, "--then-below", "0.9"]
+    command += ["--option", "billing", "--option", "sales", "--then", OTHER, "--then-below", "0.99"]
     command += ["--n-slots", "1", "--threads", "1", "--output"]
     here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
     assert cli.main([*command, str(here)]) == 0
@@ -62,9 +62,9 @@ def test_a_worker_reads_rows_with_one_source(tiny_model: Model) -> None:
 
 def test_an_actor_of_a_dataset_holds_all_models(tiny_model: Model) -> None:
     pa = pytest.importorskip("pyarrow")
-    actor = DeciderActor("body", TEAM, then=[OTHER], below=0.9, probabilities=True)
+    actor = DeciderActor("body", TEAM, then=[OTHER], below=0.99, probabilities=True)
     table = actor(pa.table({"body": [*TEXTS[:4], ""]}))
-    cascade = Cascade([tiny_model, tiny_model], below=0.9)
+    cascade = Cascade([tiny_model, tiny_model], below=0.99)
     expected = cascade.decide_many(TEXTS[:4], TEAM)
     found = table.to_pylist()
     assert [row["stage"] for row in found] == [*(each.stage for each in expected), None]
