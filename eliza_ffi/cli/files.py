@@ -17,6 +17,9 @@ _READ = {
     "questions": "the file with the questions",
     "calibration": "the calibration",
     "labels_file": "the file with the labels",
+    "labels": "the table with right answers",
+    "before": "the first thing to compare",
+    "after": "the second thing to compare",
     "token_tree_descriptor": "the file with the choices",
 }
 """The options whose files are read, and the name of each file in error messages."""

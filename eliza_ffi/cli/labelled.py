@@ -6,29 +6,26 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..decisions.answers import name_of
-from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
-from ..decisions.prompts import input_text
+from ..decisions.examples import named_questions, option_names, read_examples
 from ..decisions.questions import MultiLabel, Question, text_of
 from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
 from ..evidence.cascade import TARGETS, Cascade, as_cascade_calibration
 from ..evidence.certificates import CertifiedThreshold
+from ..learning.comparison import PairedComparison, compare_answers
 from ..learning.fitting import calibrate
-from ..learning.metrics import mcnemar
 from ..learning.pictures import load_matplotlib
 from ..learning.report import CascadeReport, DecisionReport, evaluate
 from ..model import Model
-from ..tables import TableStep
 from ..tables.labels import LabelledRows, label_columns
 from ..terminal import counted, printable, terminal_width, text_table, wrap
+from .compare import MAX_INPUT, MAX_ROWS, ask, comparison_json, comparison_text
 from .console import (
     UsageError,
     add_model_arguments,
@@ -56,13 +53,11 @@ from .questions import (
     read_examples_file,
     read_questions,
     read_table,
+    read_targets,
 )
 
 RISK = "find the probability above which at most this share of the answers is wrong"
 CONFIDENCE = "how sure the result must be (default: 0.9)"
-
-MAX_SUSPICIOUS, MAX_INPUT = 10, 60
-"""Maximum number of labels that are listed, and of characters of their inputs."""
 
 MAX_ROWS_NAMED = 10
 """Maximum number of rows without a usable input that are listed one by one."""
@@ -220,7 +215,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) is not None:
             raise UsageError(f"--{name} requires --then")
     random_rows: dict[str, Any] = {}  # the examples to compare with, by place
-    answers = None
+    after = None
     with _open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
         settings["scoring"] = settings["scoring"] or "constrained"
         examples = list(rows)
@@ -251,15 +246,19 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             on_warning=print_warning,
             **settings,
         )
+        inputs = [input for input, _ in random_rows.values()]
         if earlier is not None:
-            answers = _answers(model, calibration, random_rows)
+            after, _ = ask(model, inputs, calibration.asked, calibration=calibration)
     calibration.save(arguments.output)
-    comparison = None
-    if earlier is not None and answers is not None:
+    comparison: tuple[PairedComparison, ...] = ()
+    shown: dict[str, Any] = {}
+    if earlier is not None and after is not None:
         path = arguments.compare_model or arguments.model
         with open_model(argparse.Namespace(**{**vars(arguments), "model": path})) as model:
-            before = _answers(model, earlier, random_rows)
-        comparison = _compared(questions, random_rows, before, answers)
+            before, _ = ask(model, inputs, earlier.asked, calibration=earlier)
+        targets = read_examples(questions, random_rows.values()).targets
+        comparison = compare_answers(questions, targets, before, after)
+        shown = {"compared": comparison_json(comparison, list(random_rows), inputs)}
     names = [name for name, _ in named_questions(questions)]
     of_labels = [
         name_of(question.name, i)
@@ -270,7 +269,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         fitted = dict(zip(names, map(_facts, calibration.questions), strict=True))
         of_whole = {name: {"threshold": each.to_dict()} for name, each in whole.items()}
-        print_json(fitted | of_whole | ({} if comparison is None else {"compared": comparison}))
+        print_json(fitted | of_whole | shown)
     else:
         print(_table(calibration, names))
         for name, question in zip(names, calibration.questions, strict=True):
@@ -282,8 +281,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         for name, threshold in whole.items():
             if threshold.threshold is not None:
                 print(_certificate(f"{name}, all labels", threshold, is_random=any(rows.kinds)))
-        if comparison is not None:
-            print(_comparison_text(comparison))
+        if comparison:
+            print("\n" + comparison_text(comparison, list(random_rows), inputs, "random row"))
         if calibration.suspicious_labels:
             print(_suspicious_table(calibration.suspicious_labels, rows.places))
     if arguments.suspicious is not None:
@@ -304,75 +303,6 @@ def _read_compared(
     if [option_names(question) for question in earlier.asked] != expected:
         raise UsageError(f"--compare {arguments.compare} is for questions with other options")
     return earlier
-
-
-def _answers(
-    model: Model, calibration: Calibration, rows: Mapping[str, Any]
-) -> list[list[int] | None]:
-    """Return the most probable option of each question, for each row; None if it has no answer."""
-    decisions = model.decide_many(
-        [input for input, _ in rows.values()],
-        calibration.asked,
-        calibration=calibration,
-        return_exceptions=True,
-    )
-    return [
-        None
-        if isinstance(each, Exception)
-        else [int(np.argmax(a.distribution)) for a in each.answers]
-        for each in decisions
-    ]
-
-
-def _compared(
-    questions: Sequence[Question],
-    rows: Mapping[str, Any],
-    before: Sequence[list[int] | None],
-    after: Sequence[list[int] | None],
-) -> dict[str, Any]:
-    """Compare two calibrations with the right answers, for each question."""
-    targets = read_examples(questions, rows.values()).targets
-    found = {}
-    for i, (name, question) in enumerate(named_questions(questions)):
-        options, changed, pairs = option_names(question), [], []
-        for place, target, old, new in zip(
-            rows, targets[:, i].tolist(), before, after, strict=True
-        ):
-            if target == UNLABELLED or old is None or new is None:
-                continue
-            pairs.append((old[i] == target, new[i] == target))
-            if old[i] != new[i]:
-                answers = {"right": target, "before": old[i], "after": new[i]}
-                shown = {each: options[k] for each, k in answers.items()}
-                changed.append({"place": place, **shown, "input": input_text(rows[place][0])})
-        n = len(pairs)
-        found[name] = {
-            "n": n,
-            "before": sum(old for old, _ in pairs) / n if n else None,
-            "after": sum(new for _, new in pairs) / n if n else None,
-            "p": mcnemar(pairs.count((False, True)), pairs.count((True, False))),
-            "changed": changed,
-        }
-    return found
-
-
-def _comparison_text(comparison: Mapping[str, Any]) -> str:
-    lines = [""]
-    for name, each in comparison.items():
-        if not each["n"]:
-            lines.append(f"{name}: no random row has an answer")
-            continue
-        lines.append(
-            f"{name}, {counted(each['n'], 'random row')}: accuracy {each['before']:.3f} before, "
-            f"{each['after']:.3f} now, p = {each['p']:.3g} (McNemar's exact test)"
-        )
-        rows = [[str(row[key]) for key in row] for row in each["changed"][:MAX_SUSPICIOUS]]
-        for row in rows:
-            row[-1] = printable(" ".join(row[-1].split())[:MAX_INPUT])
-        if rows:
-            head = ["place", "right", "before", "now", "input"]
-            lines.append(text_table([head, *rows], left=5, width=terminal_width()))
-    return "\n".join(lines)
 
 
 def _option_risks(
@@ -427,7 +357,7 @@ def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int
 
 def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> str:
     rows = [["place", "question", "given", "expected", "probability", "input"]]
-    for each in labels[:MAX_SUSPICIOUS]:
+    for each in labels[:MAX_ROWS]:
         given, expected = text_of(each.given), text_of(each.expected)
         text = printable(" ".join(each.input.split())[:MAX_INPUT])
         rows.append(
@@ -519,16 +449,8 @@ def _add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
 def _read_labelled(
     arguments: argparse.Namespace, questions: Sequence[Question], *, may_miss: bool = False
 ) -> LabelledRows:
-    named: dict[str, str] = {}
-    for text in arguments.target:
-        name, found, column = text.partition("=")
-        if not found:
-            raise UsageError(f"--target must be QUESTION=COLUMN, got {text!r}")
-        if name in named:
-            raise UsageError(f"--target {name!r} is given twice: {named[name]!r} and {column!r}")
-        named[name] = column
     table = read_table(arguments)
-    labels = label_columns(table, questions, named, may_miss=may_miss)
+    labels = label_columns(table, questions, read_targets(arguments), may_miss=may_miss)
     return LabelledRows(table, arguments.column, tuple(questions), labels, arguments.limit)
 
 
@@ -544,7 +466,7 @@ def _open_for_rows(
         "scoring": asked["scoring"],
         "prior": checked_prior(arguments.prior),
         "examples": read_examples_file(arguments, rows.questions),
-        "progress": lambda n, total: progress(TableStep(n, n, n / total if total else 0.0, 0.0)),
+        "progress": progress.count,
         "on_skip": rows.leave_out,
     }
     try:

@@ -23,6 +23,7 @@ from ..sampling import PRESETS, Sampling
 from ..session.options import Speculation
 from ..structured import Gbnf
 from ..terminal import printable
+from .compare import add_compare_arguments, run_compare
 from .console import (
     UsageError,
     add_label_arguments,
@@ -203,6 +204,11 @@ def build_parser() -> argparse.ArgumentParser:
             "measure decisions on a table with the right answers",
             add_evaluate_arguments,
             run_evaluate,
+        ),
+        "compare": (
+            "compare two models, wordings or calibrations on the same rows",
+            add_compare_arguments,
+            run_compare,
         ),
         "calibrate": (
             "fit a calibration to a table with the right answers",

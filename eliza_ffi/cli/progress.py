@@ -102,6 +102,10 @@ class RowProgress(_ProgressLine):
         self._drawn = now
         self.draw(self._line(step, now - self._begin))
 
+    def count(self, n: int, total: int | None) -> None:
+        """Report that `n` inputs of `total` are done."""
+        self(TableStep(n, n, n / total if total else 0.0, 0.0))
+
     def _line(self, step: TableStep, seconds: float) -> str:
         done, before = step.done, step.done_before
         if self._limit is not None:  # the job ends at the limit or at the table's end

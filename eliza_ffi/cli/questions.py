@@ -288,6 +288,19 @@ def read_table(arguments: argparse.Namespace) -> InputTable:
     return table
 
 
+def read_targets(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the columns of ``--target`` by question."""
+    named: dict[str, str] = {}
+    for text in arguments.target:
+        name, found, column = text.partition("=")
+        if not found:
+            raise UsageError(f"--target must be QUESTION=COLUMN, got {text!r}")
+        if name in named:
+            raise UsageError(f"--target {name!r} is given twice: {named[name]!r} and {column!r}")
+        named[name] = column
+    return named
+
+
 def _delimiter(arguments: argparse.Namespace) -> str | None:
     value: str | None = arguments.delimiter
     if value is None:

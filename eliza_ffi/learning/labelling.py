@@ -383,5 +383,5 @@ def interval(n_right: int, n: int, confidence: float) -> tuple[float, float]:
     grid = [i / 1000 for i in range(1001)]
     # The upper bound is the lowest rate at which n_right or fewer right answers are improbable.
     high = next(rate for rate in grid if is_bounded(n_right, n, rate, tail))
-    low = next(1 - rate for rate in grid if is_bounded(n - n_right, n, rate, tail))
+    low = next(round(1 - rate, 3) for rate in grid if is_bounded(n - n_right, n, rate, tail))
     return low, high

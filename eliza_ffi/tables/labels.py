@@ -30,7 +30,8 @@ class LabelledRows:
     `column` has the inputs, and `labels` the column of each question's right answers; see
     :func:`label_columns`. A question without a column has no answers. While the examples are read,
     the rows without a usable input are added to `left_out`, with the reasons, and the places of the
-    others to `places`.
+    others to `places`. `numbers` has their numbers in the table that was labelled; None for an
+    input that is in no table.
 
     If the table is a file of ``eliza-ffi label``, `kinds` has the kind of each example, and `only`
     selects a kind. If it has several labels of a row, the last one counts.
@@ -44,6 +45,7 @@ class LabelledRows:
     only: str | None = None
     left_out: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+    numbers: list[int | None] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -57,8 +59,9 @@ class LabelledRows:
         """
         self.left_out.clear()
         self.places.clear()
+        self.numbers.clear()
         self.kinds.clear()
-        has_kinds = (self.table.columns[0], self.table.columns[-1]) == (ROW, KIND)
+        has_kinds = is_label_file(self.table)
         wrong: list[str] = []
         wanted = {self.column, *self.labels.values(), *([ROW, KIND] if has_kinds else [])}
         rows = islice(self.table.rows(columns=wanted), self.limit)
@@ -72,31 +75,83 @@ class LabelledRows:
                 self.left_out.append(f"{row.place}: {error}")
                 continue
             self.places.append(row.place)
+            number = row.fields[ROW] if has_kinds else row.number
+            self.numbers.append(None if number in (None, "") else _number(row, number))
             self.kinds.append(kind)
             yield input, self._answers(row, wrong)
-        if wrong:
-            more = [f"and {len(wrong) - MAX_CELLS:,} more cells"] if len(wrong) > MAX_CELLS else []
-            raise InvalidArgumentError("\n  ".join([*wrong[:MAX_CELLS], *more]))
+        _raise_wrong(wrong)
 
     def leave_out(self, example: int, why: str) -> None:
         """Add an example to :attr:`left_out`. Pass this method to `evaluate` as ``on_skip``."""
         self.left_out.append(f"{self.places[example]}: {why}")
 
     def _answers(self, row: TableRow, wrong: list[str]) -> dict[str, Any]:
-        """Return the answers of a row; add those that are not possible to `wrong`."""
-        answers: dict[str, Any] = {}
-        for index, question in enumerate(self.questions):
-            name = name_of(question.name, index)
-            if name not in self.labels:
-                continue
-            try:
-                answer = right_answer(question, row.fields.get(self.labels[name]))
-            except InvalidArgumentError as error:
-                wrong.append(f"{row.place}, column {self.labels[name]!r}: {error}")
-                continue
-            if answer is not None:
-                answers[name] = answer
-        return answers
+        return _answers(row, self.questions, self.labels, wrong)
+
+
+def is_label_file(table: InputTable) -> bool:
+    """Return whether a table is a file of ``eliza-ffi label``."""
+    return (table.columns[0], table.columns[-1]) == (ROW, KIND)
+
+
+def given_answers(table: InputTable, questions: Sequence[Question]) -> dict[int, dict[str, Any]]:
+    """Return the answers in an output of ``eliza-ffi decide``, by the number of the row.
+
+    They are in the form of :func:`right_answer`, so that they can be compared with labels. Raise
+    InvalidArgumentError if a column is missing, a row is not numbered or is there twice, or a cell
+    is no possible answer.
+    """
+    columns = {
+        name: f"{name}_label" if isinstance(question, Score) else name
+        for index, question in enumerate(questions)
+        for name in [name_of(question.name, index)]
+    }
+    for column in (ROW, *columns.values()):
+        check_column(table, column)
+    wrong: list[str] = []
+    found: dict[int, dict[str, Any]] = {}
+    for row in table.rows(columns={ROW, *columns.values()}):
+        if row.error is not None:
+            raise InvalidArgumentError(f"{row.place}: {row.error}")
+        number = _number(row, row.fields.get(ROW))
+        if number in found:
+            raise InvalidArgumentError(f"{row.place}: row {number} is there twice")
+        found[number] = _answers(row, questions, columns, wrong)
+    _raise_wrong(wrong)
+    return found
+
+
+def _number(row: TableRow, cell: Any) -> int:
+    if isinstance(cell, bool) or not str(cell).isdecimal():
+        raise InvalidArgumentError(
+            f"{row.place}, column {ROW!r}: expected the number of a row, got {cell!r:.80}"
+        )
+    return int(cell)
+
+
+def _answers(
+    row: TableRow, questions: Sequence[Question], columns: Mapping[str, str], wrong: list[str]
+) -> dict[str, Any]:
+    """Return the answers in a row; add those that are not possible to `wrong`."""
+    answers: dict[str, Any] = {}
+    for index, question in enumerate(questions):
+        name = name_of(question.name, index)
+        if name not in columns:
+            continue
+        try:
+            answer = right_answer(question, row.fields.get(columns[name]))
+        except InvalidArgumentError as error:
+            wrong.append(f"{row.place}, column {columns[name]!r}: {error}")
+            continue
+        if answer is not None:
+            answers[name] = answer
+    return answers
+
+
+def _raise_wrong(wrong: Sequence[str]) -> None:
+    if wrong:
+        more = [f"and {len(wrong) - MAX_CELLS:,} more cells"] if len(wrong) > MAX_CELLS else []
+        raise InvalidArgumentError("\n  ".join([*wrong[:MAX_CELLS], *more]))
 
 
 def _last_labels(rows: Iterable[TableRow], column: str) -> Iterable[TableRow]:
