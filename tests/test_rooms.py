@@ -35,7 +35,7 @@ FLOORS = (
     ("tables",),
     ("model",),
     ("async_model", "classifier"),
-    ("elizaos", "ray"),
+    ("duckdb", "elizaos", "ray"),
     ("serve",),
     ("cli",),
 )

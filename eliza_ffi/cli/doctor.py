@@ -38,6 +38,7 @@ EXTRAS = {
     "plot": ("plots of evaluate's results", ("matplotlib",)),
     "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
+    "duckdb": ("questions in SQL, with DuckDB", ("duckdb", "pyarrow")),
     "hub": ("models by name from Hugging Face", ("huggingface-hub",)),
     "cuda": ("cuBLAS for the wheel with CUDA", ("nvidia-cublas",)),
     "bench": ("benchmarks against other packages", ("gguf", "torch", "xgrammar")),
