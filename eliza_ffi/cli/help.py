@@ -78,12 +78,9 @@ Example, for a table with the columns text and urgent (true or false):
     "compare": r"""
 Example, for two outputs of eliza-ffi decide and a file of eliza-ffi label:
 
-  eliza-ffi compare old.csv new.csv --labels urgent-labels.csv \
+  eliza-ffi compare old.csv new.csv \
+    --labels urgent-labels.csv \
     --predicate 'It is urgent.' --name urgent
-
-For two calibrations, with the same model:
-
-  eliza-ffi compare old.json new.json --labels urgent-labels.csv
 """,
     "label": r"""
 Example, for a table with the column text:

@@ -96,8 +96,9 @@ def test_help_has_an_example_that_is_not_wrapped(
 def test_the_examples_run(eliza: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if command == "rerank":
         write_bert(Path("reranker.gguf"), PoolingType.RANK)
-    if command == "count":
-        Path("decided.csv").write_text("row,text,urgent\n1,help!,true\n")
+    if command in ("count", "compare"):
+        for name in ("decided", "old", "new"):
+            Path(f"{name}.csv").write_text("row,text,urgent\n1,help!,true\n")
         Path("urgent-labels.csv").write_text("row,text,urgent,kind\n1,help!,true,random\n")
     if command == "label":
         monkeypatch.setattr(sys, "stdin", piped(b"1\nq\n"))
