@@ -184,6 +184,9 @@ class AsyncModel:
     constructor's `progress` is an exception: it is a plain function, and is called on the thread
     that loads the model or runs a request.
 
+    >>> async with await AsyncModel.open() as model:  # doctest: +SKIP
+    ...     print((await model.choose("A pet is a ", ["cat", "horse"])).value)
+
     Parameters
     ----------
     path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, lora, encoder, progress, options
@@ -197,7 +200,10 @@ class AsyncModel:
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
-        """Load a model on a thread; the parameters are those of the class."""
+        """Load a model on a thread; the parameters are those of the class.
+
+        >>> model = await AsyncModel.open("model.gguf")  # doctest: +SKIP
+        """
         return await asyncio.to_thread(cls, path, **more)
 
     @classmethod
@@ -209,7 +215,11 @@ class AsyncModel:
 
     @classmethod
     def of(cls, model: Model) -> AsyncModel:
-        """Return an AsyncModel that shares an open Model; closing one closes both."""
+        """Return an AsyncModel that shares an open Model; closing one closes both.
+
+        >>> AsyncModel.of(model).path == model.path
+        True
+        """
         check_kind("model", model, Model, "an open Model")
         face = cls.__new__(cls)
         face._model = model

@@ -190,6 +190,9 @@ class Classifier:
     def fit(self, X: Any, y: Any) -> Classifier:  # noqa: N803 - scikit-learn's name
         """Learn from texts with or without labels, and return the classifier.
 
+        >>> texts = ["I was charged twice.", "I cannot sign in."] * 15
+        >>> classifier = Classifier(model).fit(texts, ["billing", "technical"] * 15)
+
         Parameters
         ----------
         X
@@ -240,7 +243,11 @@ class Classifier:
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the most probable label of each text, shape [n]."""
+        """Return the most probable label of each text, shape [n].
+
+        >>> Classifier(model, ["billing", "login"]).predict(["I was charged twice."])
+        array(['billing'], dtype='<U7')
+        """
         columns = self._columns()
         answers = self._answers(X, top=1)
         places = [0 if each is None else columns[str(each.choice)] for each in answers]
@@ -260,6 +267,9 @@ class Classifier:
 
         With more than 255 labels, the search for all of them takes much longer than
         :meth:`predict`, which searches only the most probable one.
+
+        >>> Classifier(model, ["billing", "login"]).predict_proba(["I was charged twice."]).shape
+        (1, 2)
         """
         columns = self._columns()
         answers = self._answers(X, top=len(columns))

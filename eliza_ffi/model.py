@@ -114,6 +114,10 @@ logger = logging.getLogger("eliza_ffi")
 class Model:
     """Load a language model from a GGUF file.
 
+    >>> with Model() as model:  # the embedded model
+    ...     print(model.choose("A good pet is a ", ["cat", "horse"]).value)
+    cat
+
     Parameters
     ----------
     path
@@ -227,6 +231,8 @@ class Model:
     def from_pretrained(cls, repo_id: str, filename: str | None = None, **more: Any) -> Model:
         """Load a model from a repository on Hugging Face, or from a cache.
 
+        >>> model = Model.from_pretrained("Qwen/Qwen3-1.7B-GGUF", "*Q8_0.gguf")  # doctest: +SKIP
+
         Parameters
         ----------
         repo_id
@@ -273,6 +279,9 @@ class Model:
         For an embedding model, ``["model"]["prefixes"]`` has the text that is written before an
         input, and before the text of an option. They are empty if none is known. If the model was
         opened with an encoder, ``["encoder"]`` has the same facts about it.
+
+        >>> model.describe()["passes"]["batching"]
+        'auto'
         """
         facts = self.session.describe()
         for session, name in ((self.session, "model"), (self.session.encoder, "encoder")):
@@ -288,6 +297,9 @@ class Model:
         By default, the text is treated as the plain continuation of other text: it gets no BOS
         token, and control tokens are not recognized in it. To tokenize a prompt, use
         :meth:`prompt_tokens`.
+
+        >>> model.tokenize("Hello", add_special=True)[1:] == model.tokenize("Hello")
+        True
 
         Parameters
         ----------
@@ -307,6 +319,9 @@ class Model:
         ``choose(prompt)`` gives the same result as ``choose(prompt_tokens(prompt))``, unless the
         prompt ends with spaces: in a prompt of text they become a part of the labels.
 
+        >>> model.prompt_tokens("Hello") == model.tokenize("Hello", add_special=True)
+        True
+
         Parameters
         ----------
         prompt
@@ -317,11 +332,19 @@ class Model:
         return self.session.prompt_tokens(prompt)
 
     def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
-        """Convert token ids to text; special tokens are left out unless `unparse_special`."""
+        """Convert token ids to text; special tokens are left out unless `unparse_special`.
+
+        >>> model.detokenize(model.tokenize("Hello"))
+        'Hello'
+        """
         return self.session.detokenize(tokens, unparse_special)
 
     def vocabulary(self) -> TokenTexts:
-        """Return the text of every token of the vocabulary, for code that computes token masks."""
+        """Return the text of every token of the vocabulary, for code that computes token masks.
+
+        >>> len(model.vocabulary().texts)
+        2048
+        """
         return self.session.vocabulary()
 
     @property
@@ -333,6 +356,10 @@ class Model:
         """Write a conversation in the model's chat template and convert it to token ids.
 
         Passing the same conversation as a prompt gives the same tokens.
+
+        >>> tokens = model.chat_tokens([{"role": "user", "content": "what is your name?"}])
+        >>> model.generate(tokens, 20).text
+        'My name is Eliza.'
 
         Parameters
         ----------
@@ -367,6 +394,10 @@ class Model:
         The vectors have norm 1, so the dot product of two embeddings is their cosine similarity.
         Short strings share forward passes, so pass many strings in one call. If the model was
         opened with an embedding model as its `encoder`, they are those of the encoder.
+
+        >>> encoder = Model("all-MiniLM-L6-v2.gguf")  # doctest: +SKIP
+        >>> encoder.embed(["a cat", "a dog"]).shape  # doctest: +SKIP
+        (2, 384)
 
         Parameters
         ----------
@@ -421,6 +452,10 @@ class Model:
         each document, so it is slower than a comparison of embeddings, and usually more accurate.
         It may be the model itself, or its `encoder`.
 
+        >>> reranker = Model("bge-reranker-v2-m3-Q8_0.gguf")  # doctest: +SKIP
+        >>> reranker.rerank("a refund?", ["a cat", "We pay back."])[0].index  # doctest: +SKIP
+        1
+
         Parameters
         ----------
         query
@@ -459,6 +494,9 @@ class Model:
     def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
         """Return the probability that a speaker has finished their turn.
 
+        >>> 0 <= model.end_of_turn("Hello", "<|im_end|>").probability <= 1
+        True
+
         Parameters
         ----------
         prompt
@@ -489,6 +527,9 @@ class Model:
         """Return the log-probability of each token of a prompt after the tokens before it.
 
         A forward pass scores as many tokens as fit into a batch.
+
+        >>> model.prompt_logprobs("Hello")[-1].text
+        'ello'
 
         Parameters
         ----------
@@ -522,6 +563,9 @@ class Model:
         timeout: float | None = None,
     ) -> NDArray[np.float32]:
         """Return hidden states of a prompt's tokens, for example to train a classifier.
+
+        >>> model.hidden_states("Hello", layers=[1, -1], pooling="mean").shape[:2]
+        (2, 1)
 
         Parameters
         ----------
@@ -560,6 +604,9 @@ class Model:
         self, prompt: AnyPrompt, max_tokens: int = 256, **settings: Unpack[TextSettings]
     ) -> GenerationResult:
         """Generate text that continues a prompt.
+
+        >>> model.generate([{"role": "user", "content": "what is your name?"}], 20).text
+        'My name is Eliza.'
 
         Parameters
         ----------
@@ -621,6 +668,9 @@ class Model:
         :attr:`TextStream.result` has the finish reason, the tokens and the statistics. If the
         context is full before the first piece, the request may run again; see :class:`Model`. If it
         is full later, the text ends there.
+
+        >>> "".join(model.stream([{"role": "user", "content": "what is your name?"}], 20))
+        'My name is Eliza.'
         """
         timeout = settings.pop("timeout", None)
         text: Any = partial(text_run, self.session, prompt, method="stream", with_steps=True)
@@ -638,6 +688,9 @@ class Model:
         **settings: Unpack[TextSettings],
     ) -> list[GenerationResult]:
         """Generate text for each of many prompts, several at the same time.
+
+        >>> [len(each.tokens) for each in model.generate_many(["Once", "Hello"], 5)]
+        [5, 5]
 
         Parameters
         ----------
@@ -679,6 +732,9 @@ class Model:
         self, prompt: AnyPrompt, labels: Any, **settings: Unpack[ChoiceSettings]
     ) -> ChoiceResult[Any]:
         """Choose one of several known labels.
+
+        >>> model.choose("I was charged twice! The team is ", ["billing", "login"]).value
+        'billing'
 
         Parameters
         ----------
@@ -742,6 +798,10 @@ class Model:
         in the cache. With thousands of labels, the comparison takes longer than the choice.
         Prepared labels need no comparison.
 
+        >>> labels = model.prepare_labels(["cat", "dog", "horse"])
+        >>> model.rank("A good pet is a ", labels, 1).labels
+        ('cat',)
+
         Parameters
         ----------
         labels
@@ -773,6 +833,10 @@ class Model:
         **settings: Unpack[ChoiceSettings],
     ) -> list[ChoiceResult[Any]]:
         """Choose a label for each of many prompts, several at the same time; return all in order.
+
+        >>> results = model.choose_many(["A pet is a ", "A good pet is a "], ["cat", "horse"])
+        >>> [each.value for each in results]
+        ['cat', 'cat']
 
         Parameters
         ----------
@@ -838,6 +902,9 @@ class Model:
         the most probable beginnings first, and ends when no unread beginning is more probable than
         the `k`-th label found. It usually needs a few forward passes, even for 100,000 labels.
 
+        >>> model.rank("A good pet is a ", ["cat", "dog", "horse"], 1).labels
+        ('cat',)
+
         Parameters
         ----------
         prompt, labels
@@ -884,6 +951,10 @@ class Model:
     ) -> list[RankResult[Any]]:
         """Rank labels for each of many prompts, several at the same time; return all in order.
 
+        >>> rankings = model.rank_many(["A pet is a ", "A good pet is a "], ["cat", "horse"], k=1)
+        >>> [each.labels for each in rankings]
+        [('cat',), ('cat',)]
+
         Parameters
         ----------
         prompts, labels, progress, max_concurrency, return_exceptions
@@ -924,6 +995,10 @@ class Model:
         """Answer typed questions about an input, with a probability for every answer.
 
         Tokens that a prompt has in common with an earlier one are not decoded again.
+
+        >>> questions = {"team": Choice("Which team?", ["billing", "login"])}
+        >>> model.decide("I paid twice!", questions)["team"].value
+        'billing'
 
         Parameters
         ----------
@@ -1043,6 +1118,10 @@ class Model:
         The logger ``eliza_ffi`` warns if the answers look as if the prompt did not work: see
         :mod:`eliza_ffi.evidence.doubts`.
 
+        >>> angry = Predicate("Is the writer angry?")
+        >>> [each[0].value for each in model.decide_many(["Thank you!", "I am furious!"], angry)]
+        [False, True]
+
         Parameters
         ----------
         inputs
@@ -1072,6 +1151,11 @@ class Model:
         **settings: Unpack[DecideManyOptions],
     ) -> list[Share]:
         """Estimate how often each answer to a question is right, among all inputs or by group.
+
+        >>> texts = ["My refund is late.", "I was charged twice."]
+        >>> shares = model.count(texts, Choice("Which team?", ["billing", "login"]))
+        >>> [each.answer for each in shares]
+        ['billing', 'login']
 
         Parameters
         ----------
@@ -1153,6 +1237,10 @@ class Model:
         Do not pass these strings back to the model. They spell out the control tokens. If the input
         contains the text of a control token, :meth:`decide` treats it as plain text, but in these
         strings the two look the same. Spaces at the end of a prompt are a part of the labels.
+
+        >>> (prompt,) = model.decision_prompts("I paid twice!", Predicate("Is it urgent?"))
+        >>> "I paid twice!" in prompt
+        True
         """
         check_one_input(input)
         return cast("list[str]", self._execute(prompts_task(self, input, questions, settings)))
@@ -1177,6 +1265,9 @@ class Model:
     ) -> FillResult[Any]: ...
     def fill(self, prompt: AnyPrompt, schema: Any, **settings: Unpack[FillOptions]) -> Any:
         """Generate an answer that matches a schema, class, regular expression or grammar.
+
+        >>> model.fill("3 + 4 is ", {"enum": [7]}).value
+        7
 
         Parameters
         ----------
@@ -1250,6 +1341,10 @@ class Model:
 
         A field is a :class:`~eliza_ffi.PartialField`, a span a :class:`~eliza_ffi.FilledSpan`. The
         parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
+
+        >>> *fields, result = model.fill_stream("3 + 4 is ", {"enum": [7]})
+        >>> result.value
+        7
         """
         timeout = settings.pop("timeout", None)
         run = fill_run(
@@ -1268,6 +1363,9 @@ class Model:
         **settings: Unpack[FillSettings],
     ) -> list[FillResult[Any]]:
         """Generate a structured answer for each of many prompts, and return all in order.
+
+        >>> [each.value for each in model.fill_many(["1 + 1 is ", "3 + 4 is "], {"enum": [7]})]
+        [7, 7]
 
         Parameters
         ----------
@@ -1313,6 +1411,10 @@ class Model:
         The prompt and the call are written in the model's own tool-call format. The model does not
         generate the fixed text of this format. It chooses the tool's name from the list of tools,
         and generates arguments that match the tool's schema.
+
+        >>> messages = [{"role": "user", "content": "What time is it?"}]
+        >>> model.call_tool(messages, tools, "required").name
+        'get_time'
 
         Parameters
         ----------
@@ -1398,6 +1500,10 @@ class Model:
         After each call, the model makes another call if this has a probability of at least one
         half. Some formats allow only one call per turn.
 
+        >>> messages = [{"role": "user", "content": "What time is it?"}]
+        >>> [call.name for call in model.call_tools(messages, tools, "get_time", max_calls=1)]
+        ['get_time']
+
         Parameters
         ----------
         messages, tools, tool_choice, **settings
@@ -1434,6 +1540,8 @@ class Model:
         Tokens that are already in the KV cache of a slot are not decoded again. To keep a
         conversation, save the tokens of its prompt followed by the generated tokens.
 
+        >>> n_tokens = model.save_prompt_cache("system.slot", "Be brief.")  # doctest: +SKIP
+
         Parameters
         ----------
         path
@@ -1469,6 +1577,8 @@ class Model:
 
         Pass the whole prompt to later requests. Only the tokens after the restored ones are
         decoded. The slot is not reserved: another prompt may overwrite it later.
+
+        >>> n_tokens = model.load_prompt_cache("system.slot")  # doctest: +SKIP
 
         Parameters
         ----------

@@ -116,6 +116,9 @@ class Level:
 class Predicate:
     """Ask whether a statement about the input is true.
 
+    >>> Predicate("Is the writer angry?", name="angry").instructions
+    'Is the writer angry?'
+
     Attributes
     ----------
     instructions : str
@@ -154,6 +157,9 @@ class Predicate:
 @dataclass(frozen=True)
 class Choice(Generic[V]):
     """Ask which option fits the input best.
+
+    >>> Choice("Which team?", {"billing": "payments", "login": "passwords"}, name="team").name
+    'team'
 
     Attributes
     ----------
@@ -276,6 +282,9 @@ class Choice(Generic[V]):
 class Score:
     """Ask for a position on a scale.
 
+    >>> len(Score("How urgent is it?", ["low", "normal", "high"]).levels)
+    3
+
     Attributes
     ----------
     instructions, name, source
@@ -312,6 +321,9 @@ class Score:
 @dataclass(frozen=True)
 class MultiLabel(Generic[V]):
     """Ask which labels fit the input. Each label is asked as a predicate of its own.
+
+    >>> len(MultiLabel("What is it about?", ["parcels", "money"]).labels)
+    2
 
     Attributes
     ----------

@@ -437,6 +437,8 @@ class CascadePlan:
 class Cascade:
     """Ask cheap sources first, and the next one only if the answer may still change.
 
+    >>> cascade = Cascade([model, (model, {"orders": 2})], below=0.9)
+
     Parameters
     ----------
     sources
@@ -470,7 +472,12 @@ class Cascade:
         )
 
     def decide(self, input: Any, questions: Any, **settings: Any) -> Decision[Any]:
-        """Answer questions about an input; the settings are those of :meth:`decide_many`."""
+        """Answer questions about an input; the settings are those of :meth:`decide_many`.
+
+        >>> question = Choice("Which team?", ["billing", "login"])
+        >>> cascade.decide("I paid twice!", question)[0].value
+        'billing'
+        """
         check_one_input(input)
         return self.decide_many([input], questions, **settings)[0]
 
@@ -488,6 +495,10 @@ class Cascade:
 
         A source reads all open inputs before the next one begins. It is asked all questions, but a
         question that is already sure keeps its answer.
+
+        >>> question = Predicate("Is the writer angry?")
+        >>> len(cascade.decide_many(["Thank you!", "I am furious!"], question))
+        2
 
         Parameters
         ----------

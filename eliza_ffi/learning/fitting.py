@@ -145,6 +145,9 @@ def calibrate(
 ) -> Calibration:
     """Fit a calibration to labelled examples, to inputs without right answers, or to both.
 
+    >>> examples = [("I was charged twice.", "billing"), ("I cannot sign in.", "login")] * 10
+    >>> calibration = calibrate(model, Choice("Which team?", ["billing", "login"]), examples)
+
     Parameters
     ----------
     model

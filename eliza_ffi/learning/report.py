@@ -193,6 +193,10 @@ def evaluate(
     The report of a :class:`~eliza_ffi.Cascade` is a :class:`.report.CascadeReport`. It takes only
     `calibration`, `bins`, `progress` and `on_skip`.
 
+    >>> examples = [("I was charged twice.", "billing"), ("I forgot my password.", "login")]
+    >>> evaluate(model, Choice("Which team?", ["billing", "login"]), examples).questions[0].accuracy
+    1.0
+
     Parameters
     ----------
     model, questions, rows, progress, on_skip, examples

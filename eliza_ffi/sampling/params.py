@@ -205,6 +205,9 @@ def parse_order(text: str) -> tuple[str, ...]:
 class Sampling:
     """The settings for sampling tokens. By default, sampling is greedy and every sampler is off.
 
+    >>> model.generate("Once", 5, sampling=Sampling(temperature=0.8, seed=1)).finish_reason
+    'length'
+
     Attributes
     ----------
     samplers : str

@@ -40,6 +40,9 @@ MAX_DRAFTED = 256
 class CacheOptions:
     """The KV slot of a request, and the data types of its KV cache.
 
+    >>> model.generate("Once", 5, cache=CacheOptions(key="story")).finish_reason
+    'length'
+
     Attributes
     ----------
     slot : int
@@ -82,6 +85,9 @@ class Speculation:
     """Settings of speculative decoding: guess several tokens, check them in one forward pass.
 
     The generated tokens are the same as without speculation.
+
+    >>> model.generate("Once", 5, speculation=Speculation(max_tokens=4)).finish_reason
+    'length'
 
     Attributes
     ----------

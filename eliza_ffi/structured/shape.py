@@ -23,6 +23,9 @@ T = TypeVar("T")
 class Regex:
     """A regular expression that the whole answer must match. The value is the answer's text.
 
+    >>> len(model.fill("Code: ", Regex("[A-Z]{2}-[0-9]{4}")).value)
+    7
+
     Attributes
     ----------
     pattern : str
@@ -37,6 +40,9 @@ class Regex:
 @dataclass(frozen=True)
 class Lark:
     """A grammar in llguidance's dialect of Lark. The value is the answer's text.
+
+    >>> model.fill("Sure? ", Lark('start: "yes"')).value
+    'yes'
 
     Attributes
     ----------
@@ -53,6 +59,9 @@ class Lark:
 @dataclass(frozen=True)
 class Gbnf:
     """A grammar in GBNF, llama.cpp's notation. Only :meth:`Model.generate` accepts it.
+
+    >>> model.generate("A colour: ", schema=Gbnf('root ::= "red"')).text
+    'red'
 
     Attributes
     ----------
