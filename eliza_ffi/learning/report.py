@@ -290,7 +290,7 @@ def evaluate(
             each.allowed_probability for each in asked_for if each.allowed_probability is not None
         ]
         flips = _flips(scores[i], scoring)
-        report = _question_report(name, question, log_p, targets, flips, bins, masses)
+        report = question_report(name, question, log_p, targets, flips, bins, masses)
         reports.append(report if fitted is None else _with_risk(report, fitted, log_p, targets))
     return DecisionReport(
         **settings.described(),
@@ -299,7 +299,7 @@ def evaluate(
         n_examples=sum(len(shots) for _, shots in settings.examples),
         calibrated=calibration is not None,
         questions=tuple(reports),
-        overall=_overall(reports, bins),
+        overall=overall_report(reports, bins),
     )
 
 
@@ -377,7 +377,7 @@ def _evaluate_cascade(
         p = np.array([each.distribution for each in singles])
         log_p = np.log(np.maximum(p, np.finfo(float).tiny))
         targets = targets_of[labelled, i]
-        reports.append(_question_report(name, question, log_p, targets, None, bins, ()))
+        reports.append(question_report(name, question, log_p, targets, None, bins, ()))
     stages = [each.stage for each in decided]
     review = sum(any(answer.abstained for answer in each.values()) for each in decided)
     names = cascade.names
@@ -409,15 +409,28 @@ def _flips(scores: Sequence[QuestionScores], scoring: ScoringRule) -> float | No
     return metrics.flip_rate(np.array(answers).T)
 
 
-def _question_report(
+def question_report(
     name: str,
     question: AskedQuestion,
     log_p: Array,
     targets: NDArray[np.intp],
-    flips: float | None,
-    bins: int,
-    masses: Sequence[float],
+    flips: float | None = None,
+    bins: int = 10,
+    masses: Sequence[float] = (),
 ) -> QuestionReport:
+    """Report the answers to one question.
+
+    Parameters
+    ----------
+    log_p
+        The log-probabilities of the options, shape [n, n_options].
+    targets
+        The indices of the right options, shape [n].
+    flips, bins
+        As in :class:`QuestionReport` and :func:`evaluate`.
+    masses
+        The allowed probabilities of the answers, as far as they are known.
+    """
     p = np.exp(log_p)
     answers = p.argmax(axis=1)
     probabilities, right = p.max(axis=1), answers == targets
@@ -495,7 +508,8 @@ def _mean(values: NDArray[np.bool_]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
+def overall_report(reports: Sequence[QuestionReport], bins: int = 10) -> QuestionReport:
+    """Report the answers to several questions together, each answer with the same weight."""
     probabilities = np.concatenate([each.probabilities for each in reports])
     right = np.concatenate([each.right for each in reports])
     reordered = [each for each in reports if each.flips is not None]
