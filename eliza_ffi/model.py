@@ -1049,6 +1049,9 @@ class Model:
             ``"risk"``: abstain unless a calibration that was fitted with `risk` certifies.
         think : int
             Let the model write up to this many tokens of reasoning before all questions.
+        explain : bool
+            Also compute the answers without each passage of the input, in shared forward passes:
+            see `passages` of the answers. Not with `think`, nor for more than 255 options.
         cache, timeout : CacheOptions, float
             As :meth:`generate`.
 

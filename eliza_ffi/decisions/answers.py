@@ -28,6 +28,31 @@ from .questions import (
 )
 
 
+@dataclass(frozen=True)
+class Passage:
+    """Hold the effect of a passage of the input on an answer.
+
+    Attributes
+    ----------
+    text : str
+        A sentence, or a field of JSON; neighbours together if there are more than 32.
+    start, end : int
+        Its place in the text of the input, in characters, from
+        :func:`~eliza_ffi.decisions.prompts.input_text`.
+    probability : float
+        The probability of the same answer if the passage is left out.
+    effect : float
+        log(p / probability), where p is the probability of the answer with the whole input. If it
+        is positive, the passage speaks for the answer.
+    """
+
+    text: str
+    start: int
+    end: int
+    probability: float
+    effect: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
     """Hold the fields of every answer except :class:`MultiLabelAnswer`.
@@ -54,6 +79,9 @@ class _Answer:
         Whether the input is not like the examples that a calibration with a head was fitted to, so
         that the answer may be wrong however probable it is. About 5 % of inputs that are like the
         examples are marked, too. None without such a calibration.
+    passages : tuple of Passage or None
+        The effect of each passage of the input on the most probable answer, in the order of the
+        input. Empty if the input has only one passage. None without ``explain=True``.
     """
 
     name: str | None = None
@@ -62,6 +90,7 @@ class _Answer:
     certified: bool | None = None
     prediction_set: tuple[Value, ...] | None = None
     unfamiliar: bool | None = None
+    passages: tuple[Passage, ...] | None = None
 
     def _described(self, value: object, probability: str) -> str:
         end = ", abstained" if self.abstained else ""
@@ -516,6 +545,9 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
         fields = {"type": "labels", **name, "labels": list(answer.labels)}
         pairs = answer.probabilities.items()
         fields["probabilities"] = [{"value": v, "probability": p} for v, p in pairs]
+        for listed, (_, each) in zip(fields["probabilities"], answer.answers, strict=True):
+            if each.passages is not None:
+                listed["passages"] = list(map(vars, each.passages))
     return fields | _extras(answer)
 
 
@@ -561,6 +593,8 @@ def _extras(answer: Answer) -> dict[str, Any]:
         fields["allowed_probability"] = answer.allowed_probability
     if answer.prediction_set is not None:
         fields["prediction_set"] = list(map(plain_value, answer.prediction_set))
+    if answer.passages is not None:
+        fields["passages"] = list(map(vars, answer.passages))
     return fields
 
 

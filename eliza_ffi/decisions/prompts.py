@@ -222,8 +222,8 @@ def input_text(input: Any) -> str:
         raise wrong("input", "a string, a list of messages or JSON", input)
     if isinstance(input, str):
         return input
-    if _is_conversation(input):
-        return "\n".join(_turn(message) for message in input)
+    if is_conversation(input):
+        return "\n".join(turn_text(message) for message in input)
     _refuse_parts(input)
     try:
         return text_of(input, "input")
@@ -279,7 +279,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _is_conversation(input: Any) -> bool:
+def is_conversation(input: Any) -> bool:
     is_list = isinstance(input, Sequence) and not isinstance(input, bytes) and bool(input)
     return is_list and all(isinstance(item, Mapping) and _is_item(item) for item in input)
 
@@ -297,7 +297,7 @@ _CALLS = {
 """Items of a conversation that are not messages, with the two fields that the text shows."""
 
 
-def _turn(item: Mapping[str, Any]) -> str:
+def turn_text(item: Mapping[str, Any]) -> str:
     if "role" not in item:
         head, body = _CALLS[item["type"]]
         name = item["type"].replace("_", " ")

@@ -7,6 +7,7 @@ model. A session keeps the plans of recent calls, so that an equal call only tok
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from .._lazy import Recent, once_for_each
-from ..checks import check_flag, check_number, check_one_of, check_whole
+from ..checks import check_flag, check_number, check_one_of, check_whole, wrong
 from ..decisions.answers import (
     Answer,
     Decision,
     DecisionUsage,
     MultiLabelAnswer,
+    Passage,
     SingleAnswer,
     answer_of,
     collect,
@@ -32,9 +34,11 @@ from ..decisions.answers import (
 from ..decisions.examples import named_questions
 from ..decisions.fingerprint import fingerprint_once
 from ..decisions.models.session_models import decision_model_of
+from ..decisions.passages import Cut, cuts
 from ..decisions.probabilities import Array
 from ..decisions.prompt_settings import PromptArguments, PromptSettings
 from ..decisions.prompts import ask, input_text
+from ..decisions.questions import MAX_OPTIONS as LISTED_OPTIONS
 from ..decisions.questions import Choice, MultiLabel, Question, values_of
 from ..decisions.wire import as_questions
 from ..errors import ChatTemplateError, ElizaError, InvalidArgumentError, NotSupportedError
@@ -47,7 +51,7 @@ from ..session.task import Task
 from .auto_prompts import N_SAMPLE, prompt_settings_runs, sample_of
 from .calibration import Calibration, as_calibration, scoring_of, wording_hash
 from .comparing import check_comparable, has_source, only_compares, warn_of_names
-from .question_plan import QuestionPlan, WantedHidden, is_of_row, score_run
+from .question_plan import QuestionPlan, Scores, WantedHidden, is_of_row, score_run
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
 from .scoring import QuestionScores, ScoringRule
 
@@ -97,6 +101,7 @@ class Settings:
     fitted: Calibration | None = None
     recentring: Recentring | None = None
     hidden: WantedHidden | None = None
+    explain: bool = False
 
     @property
     def is_calibrated(self) -> bool:
@@ -152,12 +157,14 @@ class DecideSettings(PromptArguments, total=False):
 class DecideOptions(DecideSettings, total=False):
     """The keyword arguments of :meth:`Model.decide <eliza_ffi.Model.decide>`."""
 
+    explain: bool
     timeout: float | None
 
 
 class DecideManyOptions(DecideSettings, total=False):
     """The keyword arguments of :meth:`Model.decide_many <eliza_ffi.Model.decide_many>`."""
 
+    explain: bool
     progress: Callable[[int, int | None], Any] | None
     max_concurrency: int | None
     return_exceptions: bool
@@ -202,7 +209,9 @@ def _settings_runs(
     method: str,
     inputs: Sequence[Any] | None,
 ) -> Generator[Run[Any], Any, Settings]:
-    check_keywords(method, given, DecideSettings.__annotations__.keys(), METHOD_KEYWORDS)
+    explains = ("explain",) if method in ("decide", "decide_many") else ()
+    known = {*DecideSettings.__annotations__, *explains}
+    check_keywords(method, given, known, METHOD_KEYWORDS)
     refuse_input_prior(given)
     allowed_probability = check_flag("allowed_probability", given.get("allowed_probability", False))
     min_probability = check_number("min_probability", given.get("min_probability", 0.0), 0, 1)
@@ -249,6 +258,9 @@ def _settings_runs(
             raise InvalidArgumentError(
                 "think must be 0 for an encoder or a reranker, which cannot generate text"
             )
+    explain = check_flag("explain", given.get("explain", False))
+    if explain:
+        _check_explicable(questions, think)
     recentring = None
     if calibration is not None and calibration is not fitted:
         recentring = yield from _recentring_runs(
@@ -265,7 +277,21 @@ def _settings_runs(
         abstain=abstain,
         fitted=fitted,
         recentring=recentring,
+        explain=explain,
     )
+
+
+def _check_explicable(questions: Sequence[Question], think: int) -> None:
+    if think:
+        raise InvalidArgumentError(
+            "explain must be False with think, because the reasoning repeats what the input says"
+        )
+    for i, each in enumerate(questions):
+        if isinstance(each, Choice) and each.has_many_options:
+            raise InvalidArgumentError(
+                f"explain must be False for the question {name_of(each.name, i)!r}: expected at "
+                f"most {LISTED_OPTIONS} options, got {len(each.options):,}"
+            )
 
 
 def _recentring_runs(
@@ -367,15 +393,18 @@ class DecisionPlan:
         if recentring is not None:
             calibration = recentring.calibration  # the same for the whole decision
         with_mass = with_mass or self.settings.allowed_probability
-        request = self.question_plan.about(session, given, allowed_probability=with_mass)
-        yield from self.question_plan.prior_runs(session)
-        result = yield score_run(session, request.args, at_once)
-        read = request.scores(result)
-        logs = [self._read(place, scores, calibration) for place, scores in enumerate(read)]
+        passages = self._passages(given) if self.settings.explain else []
+        results, found = yield from self._scored(session, given, passages, with_mass, at_once)
+        by_text = [
+            [self._read(place, scores, calibration) for place, scores in enumerate(each)]
+            for each in found
+        ]
+        read, (logs, *without) = found[0], by_text
+        passes = [each.forward_passes for each in results]
         usage = DecisionUsage(
-            input_tokens=result.prompt_tokens,
-            cached_tokens=result.cached_tokens,
-            forward_passes=result.forward_passes,
+            input_tokens=sum(each.prompt_tokens for each in results),
+            cached_tokens=sum(each.cached_tokens for each in results),
+            forward_passes=-1 if -1 in passes else sum(passes),
             seconds=time.perf_counter() - start,
         )
         if recentring is not None:
@@ -384,6 +413,11 @@ class DecisionPlan:
             on_scores(logs, read)
         pairs = enumerate(zip(read, logs, strict=True))
         singles = [self._answer(place, *each, calibration) for place, each in pairs]
+        if self.settings.explain:
+            singles = [
+                replace(single, passages=_effects(passages, logs[i], [each[i] for each in without]))
+                for i, single in enumerate(singles)
+            ]
         answers: list[Answer] = []
         begin = 0
         for question, expanded in zip(self.questions, self._expanded, strict=True):
@@ -391,6 +425,39 @@ class DecisionPlan:
             answers.append(self._collected(question, parts, [singles[i] for i in parts]))
         decision = Decision(tuple(answers), usage, self.settings.is_calibrated)
         return decision, [getattr(scores, "allowed_probability", None) for scores in read]
+
+    def _passages(self, given: Any) -> list[Cut]:
+        if not self.question_plan.takes_json or isinstance(given, str):
+            return cuts(given)
+        raise wrong("input", "a string to explain the answers of a decision model", given)
+
+    def _scored(
+        self,
+        session: Session,
+        given: Any,
+        passages: Sequence[Cut],
+        with_mass: bool,
+        at_once: int | None,
+    ) -> Generator[Run[ScoreResult], ScoreResult, tuple[list[ScoreResult], list[Scores]]]:
+        """Yield the runs that score an input, and the input without each of its passages."""
+        request = self.question_plan.about(session, given, allowed_probability=with_mass)
+        yield from self.question_plan.prior_runs(session)
+        rests = [each.rest for each in passages]
+        if rests and self.question_plan.can_share:
+            texts = [input_text(given), *rests]
+            args, read = self.question_plan.about_each(
+                session, texts, allowed_probability=with_mass
+            )
+            result = yield score_run(session, args, at_once)
+            return [result], read(result)
+        results: list[ScoreResult] = []
+        found: list[Scores] = []
+        for each in self.question_plan.ahead([given, *rests], lambda text: text):
+            if results:
+                request = self.question_plan.about(session, each)
+            results.append((yield score_run(session, request.args, at_once)))
+            found.append(request.scores(results[-1]))
+        return results, found
 
     def _read(
         self, place: int, scores: QuestionScores | Ranking, calibration: Calibration | None
@@ -476,6 +543,20 @@ class DecisionPlan:
     def texts(self, session: Session, given: Any) -> list[str]:
         """Return the texts of the prompts, one for each question and order."""
         return QuestionPlan(session, self.every, self.settings.prompts).texts(session, given)
+
+
+def _effects(
+    passages: Sequence[Cut], whole: Array | None, without: Sequence[Array | None]
+) -> tuple[Passage, ...]:
+    """Return the effects of passages, from the log-probabilities of a question's options."""
+    assert whole is not None  # a searched question cannot be explained
+    answer = int(np.argmax(whole))
+    effects = []
+    for cut, logs in zip(passages, without, strict=True):
+        assert logs is not None
+        p, effect = math.exp(logs[answer]), float(whole[answer] - logs[answer])
+        effects.append(Passage(cut.text, cut.start, cut.end, p, effect))
+    return tuple(effects)
 
 
 def never_certified_text(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import partial
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAX_TREE = 448
+"""The maximum number of tokens that the prompts of several texts share a forward pass with. The
+labels after them need room in the pass, too."""
+
 N_MASSES = 20
 """How many inputs of a batch show whether the prompt works, by their allowed probability."""
 
@@ -79,14 +83,15 @@ class WantedHidden:
         )
 
 
-class QuestionRequest(NamedTuple):
-    """The scoring request of an input, and the function that reads the scores of each question.
+Scores: TypeAlias = "tuple[QuestionScores | Ranking, ...]"
+"""The scores of each question. A question whose best options were searched has a ranking."""
 
-    Instead of scores, a question whose best options were searched has a ranking.
-    """
+
+class QuestionRequest(NamedTuple):
+    """The scoring request of an input, and the function that reads the scores of each question."""
 
     args: ScoreArgs
-    scores: Callable[[ScoreResult], tuple[QuestionScores | Ranking, ...]]
+    scores: Callable[[ScoreResult], Scores]
 
 
 class QuestionPlan:
@@ -237,6 +242,49 @@ class QuestionPlan:
         args = ScoreArgs(prompts, self._full, allowed_probability, self._evidence(text.strip()))
         return QuestionRequest(args, partial(self._scores, wanted, states | with_scores))
 
+    @property
+    def takes_json(self) -> bool:
+        """Whether the model reads the JSON of an input, not its text."""
+        return self._model is not None
+
+    @property
+    def can_share(self) -> bool:
+        """Whether :meth:`about_each` can ask: all scores come from the options' text."""
+        return self._model is None and self._source is None and not self._readers
+
+    def about_each(
+        self, session: Session, texts: Sequence[str], *, allowed_probability: bool = False
+    ) -> tuple[ScoreArgs, Callable[[ScoreResult], list[Scores]]]:
+        """Return one request about a text and parts of it, and the function that reads the scores.
+
+        The texts after the first one must be ordered so that a later one has more of the first
+        one's beginning. Their prompts share forward passes.
+        """
+        scored: list[ScoredPrompt] = []
+        places: list[tuple[int, QuestionPrompt]] = []
+        for group in self._groups:
+            written = [
+                (i, each)
+                for i, text in enumerate(texts)
+                for each in zip(group, tokens_of_prompts(session, text, group), strict=True)
+            ]
+            tokens = [each.tokens for _, (_, each) in written]
+            for batch in _sharing_passes(tokens, len(group)):
+                scored.append(self._scored([written[k][1] for k in batch]))
+                places += [(written[k][0], written[k][1][0]) for k in batch]
+
+        def read(result: ScoreResult) -> list[Scores]:
+            found = dict(zip(places, result.scores, strict=True))
+            every = list(itertools.chain.from_iterable(self._groups))
+            return [
+                self._scores(
+                    {}, {}, replace(result, scores=tuple(found[i, each] for each in every))
+                )
+                for i in range(len(texts))
+            ]
+
+        return ScoreArgs(scored, self._full, allowed_probability), read
+
     def _evidence(self, text: str) -> Callable[[Callable[[], None]], Evidence] | None:
         """Return the function that compares an input with the options, if a source does that."""
         is_read = self._only_compares or any(self._compared) or any(self._embeds)
@@ -272,7 +320,7 @@ class QuestionPlan:
         wanted: Mapping[int, Mapping[tuple[Pooling, ...], ScoredPrompt]],
         requests: Mapping[StateKey, ScoredPrompt],
         result: ScoreResult,
-    ) -> tuple[QuestionScores | Ranking, ...]:
+    ) -> Scores:
         each, rankings = iter(result.scores), iter(result.rankings)
         found: list[QuestionScores | Ranking] = []
         states: FoundStates = {
@@ -356,6 +404,27 @@ def shared_beginning(prompts: Sequence[list[int]]) -> tuple[list[int], list[list
     if not common:
         raise InvalidArgumentError("the prompts of all questions must begin with the same token")
     return list(common), [tokens[len(common) :] for tokens in prompts]
+
+
+def _sharing_passes(prompts: Sequence[list[int]], n_whole: int) -> Iterator[list[int]]:
+    """Yield the numbers of prompts that share a pass, those with the longest beginning first.
+
+    The first `n_whole` prompts have the whole text. The others follow it up to a point, where later
+    ones go on longer. So most of what a pass begins with is in the KV cache from the pass before.
+    """
+    trunk = prompts[0]
+    batch: list[int] = []
+    n_new = highest = 0
+    for k in [*range(n_whole), *range(len(prompts) - 1, n_whole - 1, -1)]:
+        n_common = len(commonprefix([trunk, prompts[k]]))
+        more = len(prompts[k]) - n_common
+        if batch and (n_common == 0 or highest - n_common + n_new + more > MAX_TREE):
+            yield batch
+            batch, n_new = [], 0
+        highest = max(highest, n_common) if batch else n_common
+        batch.append(k)
+        n_new += more
+    yield batch
 
 
 def feature_reader(

@@ -69,6 +69,7 @@ class _DecisionFields(Body):
 
     model: str | None = None
     include: list[Extra] | None = Field(None, description="additional fields of the answer")
+    explain: bool = Field(False, description="whether to add the effect of each passage")
 
 
 # ---- The request of /v1/decisions ---------------------------------------------------------------
@@ -338,6 +339,8 @@ async def _decide(
     if context.cascade is not None:
         if {*include} & {"allowed_probability", "prompts"}:
             raise invalid("include", "with several models (--then), only timings are available")
+        if request.explain:
+            raise invalid("explain", "expected false with several models (--then), got true")
         decision = await context.cascade.decide_async(
             input, questions, **question_set.cascade_options, timeout=context.deadline.left
         )
@@ -347,6 +350,7 @@ async def _decide(
             questions,
             **question_set.decide_options,
             allowed_probability="allowed_probability" in include,
+            explain=request.explain,
             timeout=context.deadline.left,
         )
     # The questions of a request would add series without a limit.

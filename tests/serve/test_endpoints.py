@@ -17,6 +17,7 @@ from served import (
     check_documented,
     choice,
     decisions_body,
+    rejected,
     slow_body,
 )
 
@@ -26,6 +27,7 @@ from eliza_ffi.serve.decisions import Extra
 
 pytestmark = pytest.mark.slow
 
+SENTENCES = "Hello. I was charged twice! Please answer today."
 MAIL = "I was charged twice, and nobody answers me!"
 WHICH, IS_URGENT = "Which team should read this?", "The writer needs an answer today."
 HOW_ANGRY, LEVELS = "How angry is the writer?", ["calm", "annoyed", "furious"]
@@ -157,6 +159,31 @@ def test_extra_fields_are_sent_only_if_included(server: Served) -> None:
     assert asked["timings"]["queue_ms"] >= 0
 
 
+def test_an_answer_is_explained_on_request(server: Served, tiny_model: Model) -> None:
+    body = {**decisions_body(SENTENCES, *WIRE), "explain": True}
+    answers = httpx.post(server.url + DECISIONS, json=body, timeout=60).json()["answers"]
+    expected = tiny_model.decide(SENTENCES, QUESTIONS, explain=True)
+    for found, answer in zip(answers, expected.answers, strict=True):
+        for one, other in zip(found["passages"], answer.passages, strict=True):
+            assert (one["text"], one["start"], one["end"]) == (other.text, other.start, other.end)
+            assert one["probability"] == pytest.approx(other.probability, abs=ROUNDING)
+    lines = httpx.post(
+        server.url + BATCH,
+        json={"inputs": [SENTENCES, MAIL], "questions": WIRE, "explain": True},
+        timeout=60,
+    ).text.splitlines()
+    found = {each["index"]: each["answers"] for each in map(json.loads, lines)}
+    assert [len(each["passages"]) for each in found[0]] == [3, 3, 3]
+    assert [each["passages"] for each in found[1]] == [[], [], []]
+    asked = {**ASKED, "state": {"mail": SENTENCES}, "explain": True}
+    by_name = httpx.post(server.url + SYSTEMONE, json=asked, timeout=60).json()["answers"]
+    assert [each["text"] for each in by_name["urgent"]["passages"]] == [
+        *("Hello.", "I was charged twice!", "Please answer today.")
+    ]
+    wrong = httpx.post(server.url + DECISIONS, json={**body, "explain": "yes"})
+    assert "explain" in rejected(wrong)["message"]
+
+
 def test_models_are_listed_and_found_by_name(server: Served) -> None:
     listed = httpx.get(f"{server.url}/v1/models").json()
     (model,) = listed["data"]
@@ -202,8 +229,10 @@ def test_responses_match_the_openapi_document(server: Served) -> None:
     for path, body in (
         (DECISIONS, decisions_body(MAIL, *WIRE, LABELS)),
         (DECISIONS, {**decisions_body(MAIL, *WIRE), "include": list(get_args(Extra))}),
+        (DECISIONS, {**decisions_body(SENTENCES, *WIRE, LABELS), "explain": True}),
         (DECISIONS, {}),
         (SYSTEMONE, {**ASKED, "include": list(get_args(Extra))}),
+        (SYSTEMONE, {**ASKED, "state": SENTENCES, "explain": True}),
         (SYSTEMONE, {}),
         (SYSTEMONE, {**ASKED, "images": ["data:"]}),
         (CHAT, {**TALK, "logprobs": True, "top_logprobs": 1, "n": 2, "max_tokens": 3}),

@@ -196,6 +196,45 @@ def test_every_field_has_a_name_and_tables_have_headers(page: Any) -> None:
     assert levels[:2] == ["H1", "H2"] and set(levels[3:]) == {"H3"}
 
 
+SENTENCES = "Hello there \U0001f4e6! I was charged twice! My dog is well. I need an answer today."
+
+
+def explain(page: Any, text: str) -> None:
+    """Ask with marks, with the keyboard only."""
+    page.get_by_label("Input").fill(text)
+    page.get_by_label("Mark what speaks for each answer").focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".answer")
+
+
+def test_the_page_marks_what_speaks_for_an_answer(page: Any) -> None:
+    explain(page, SENTENCES)
+    first = page.locator(".answer").first
+    marks = first.locator("mark.for").all_inner_texts()
+    assert [re.sub(r" \+\d\.\d$", "", each) for each in marks] == ["I was charged twice!"]
+    assert first.get_by_role("heading", level=4).inner_text().startswith("What speaks for (+)")
+    texts = page.locator(".passages").evaluate_all(
+        "(all) => all.map((each) => { for (const one of each.querySelectorAll('small'))"
+        " { one.previousSibling.remove(); one.remove(); } return each.textContent; })"
+    )
+    assert texts == [SENTENCES] * 3
+    curl = page.locator("details pre", has_text="curl").text_content()
+    assert json.loads(shlex.split(curl)[-1])["explain"] is True
+    page.get_by_label("Input").fill("One sentence.")
+    ask(page)
+    assert "nothing to mark" in page.locator(".answer").first.inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_marks_have_enough_contrast(page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    explain(page, SENTENCES)
+    assert page.locator("mark").count() > 0
+    ratio, *what = page.evaluate(CONTRAST)
+    assert ratio >= 4.5, what
+
+
 def test_text_is_never_parsed_as_html(page: Any) -> None:
     evil = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
     page.get_by_label("Input").fill(evil)
@@ -221,7 +260,8 @@ CONTRAST = """() => {
         }
         return getComputedStyle(document.body).backgroundColor;
     };
-    const texts = "h1, h2, h3, p, label, legend, button, textarea, select, th, td, code, summary";
+    const texts = "h1, h2, h3, h4, p, mark, small, label, legend, button, textarea, "
+        + "select, th, td, code, summary";
     return [...document.querySelectorAll(texts)].map((element) => {
         const pair = [light(getComputedStyle(element).color), light(ground(element))];
         const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
