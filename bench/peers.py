@@ -29,7 +29,7 @@ from .choosing.cells import (
 )
 from .parts import pages
 from .parts.machine import machine_facts, machine_line
-from .parts.workload import MODELS, action_names, prompts
+from .parts.workload import EMBEDDED, MODELS, action_names, prompts
 
 CHOICES = (3, 30, 300)
 """Numbers of labels."""
@@ -65,6 +65,7 @@ def markdown(results: dict[str, Any]) -> str:
             *(number(cell["pass_ms"]), *_times(cell)),
         ]
         for cell in cells
+        if cell["model"] != EMBEDDED.name
     ]
     return pages.page_of(
         f"{machine_line(results['machine'])} {pages.versions_of(results['peers'])}.",

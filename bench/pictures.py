@@ -3,7 +3,7 @@
     $ python -m bench.pictures
 
 Draws ``performance.svg`` and ``time-of-a-choice.svg`` in ``bench/results``. Writes the sentences
-below the first picture, the tables of choices and streams, and README's table. It measures nothing:
+below the first picture, the tables of choices and rankings, and README's table. It measures nothing:
 run the other benchmarks first.
 """
 
@@ -26,14 +26,13 @@ from .parts.workload import SMOLLM2
 ROOT = RESULTS.parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "explanation" / "measurements.md")
 TABLES = {
-    "sizes": sizes.markdown,
     "peers": peers.markdown,
     "ranking": ranking.markdown,
 }
 """The functions that return the tables of stored results."""
 
-STREAMS, SERVERS, CHAT = "streams", "serving-beside", "serving-chat-beside"
-"""Stored results without a table, and those whose tables ``bench.serving`` writes."""
+SIZES, STREAMS, SERVERS, CHAT = "sizes", "streams", "serving-beside", "serving-chat-beside"
+"""Stored results without tables, and those whose tables ``bench.serving`` writes."""
 
 ANSWERS, LABELS, INPUTS = "answers", "labels", "inputs"
 COLUMNS = (
@@ -274,7 +273,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Draw the pictures, and write the tables.")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     folder = parser.parse_args(arguments).results
-    timed = {name: stored(folder / f"{name}.json") for name in (*TABLES, STREAMS, SERVERS, CHAT)}
+    timed = {
+        name: stored(folder / f"{name}.json") for name in (*TABLES, SIZES, STREAMS, SERVERS, CHAT)
+    }
     answered = {name: stored(folder / f"{name}.json") for name in (ANSWERS, LABELS, INPUTS)}
     results = timed | answered
     panels, sentences = zip(*(draw(results) for draw in PANELS), strict=True)
