@@ -40,10 +40,12 @@ from .questions import (
     PROMPT_OPTIONS,
     add_asking_arguments,
     add_question_arguments,
+    add_table_arguments,
     read_asking,
     read_calibration,
     read_question_file,
     read_questions,
+    read_table,
     read_targets,
 )
 
@@ -88,8 +90,6 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         {
             "--labels TABLE": "a file of eliza-ffi label, whose random rows are used, or another "
             "table with right answers to all rows",
-            "--column NAME": "the column of --labels with the inputs (default: that of the file "
-            "of eliza-ffi label)",
             "--target QUESTION=COLUMN ...": "the column of --labels with the right answers to a "
             "question; repeat for each question (default: the column with the question's name)",
             "--after-model PATH|NAME": "the model of AFTER (default: that of --model)",
@@ -100,6 +100,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(target=[])
     add_question_arguments(parser)
     add_asking_arguments(parser)
+    add_table_arguments(parser)
     add_model_arguments(parser, decides=True)
 
 
@@ -110,12 +111,14 @@ def run_compare(arguments: argparse.Namespace) -> int:
     sides = [_set_up(getattr(arguments, side)) for side in SIDES]
     _check_models(arguments, sides)
     questions = _questions(arguments, sides)
-    labels = open_table(Path(arguments.labels))
-    column = arguments.column or (labels.columns[1] if is_label_file(labels) else None)
-    if column is None:
-        raise UsageError("--labels needs a --column: the column with the inputs")
+    arguments.table = arguments.labels
+    if arguments.column is None and is_label_file(first := open_table(Path(arguments.labels))):
+        arguments.column = first.columns[1]
+    labels = read_table(arguments)
     targets = label_columns(labels, questions, read_targets(arguments))
-    rows = LabelledRows(labels, column, questions, targets, only="random")
+    rows = LabelledRows(
+        labels, arguments.column, questions, targets, arguments.limit, only="random"
+    )
     examples = list(rows)
     if not examples:
         reason = rows.left_out[0] if rows.left_out else "it has no random rows"

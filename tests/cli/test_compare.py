@@ -64,6 +64,17 @@ def test_answers_in_tables_are_compared_on_the_random_rows(run: Run, labels: str
     assert [{**each, "question": "wanted"} for each in wanted["changed"]] == rows
 
 
+def test_labels_may_have_another_delimiter_and_a_limit(run: Run) -> None:
+    Path("labelled.csv").write_text("body;wanted\n" + "a text;search\n" * 4)
+    old = answers("old.csv", ["search"] * 4)
+    Path(old).write_text(Path(old).read_text().replace("body", "other"))
+    command = ["compare", old, old, "--labels", "labelled.csv", "--column", "body", *ASKED]
+    assert "pass --delimiter ';'" in run(*command, code=1).err
+    command += ["--delimiter", ";", "--limit", "3", "--json"]
+    assert run(*command).json["questions"]["wanted"]["n"] == 3
+    assert "a table needs a --column" in run(*command[:5], *ASKED, code=2).err
+
+
 def test_a_worse_table_is_called_worse_and_missing_answers_are_counted(run: Run) -> None:
     labelled = write(
         "labelled.csv", ["body", "wanted"], [[f"text {i}", "email"] for i in range(1, 41)]
