@@ -78,7 +78,10 @@ TYPES = {
     "lfm2-d1-omni": _Type("marks", takes_none=True),
 }
 
-UNSUPPORTED = {"clef": "has a head that reads all questions at once"}
+UNSUPPORTED = {
+    "clef": "has a head that reads all questions at once",
+    "vllm-d3": "is newer than the llama.cpp of this version",
+}
 """Types that cannot be read, with the reason."""
 
 
