@@ -15,7 +15,14 @@ from ..errors import ElizaError, InvalidArgumentError, NotTextError
 from .deadline import cancelled
 from .endpoint import Endpoint, RequestContext
 from .http_error import SYSTEMONE_PATH, HTTPError, invalid
-from .questions import NONE, Questions, SystemoneQuestions, read_questions, without_default
+from .questions import (
+    NONE,
+    Questions,
+    SystemoneQuestions,
+    check_options,
+    read_questions,
+    without_default,
+)
 from .request_body import BY_TYPE, Body, NoEffect, NotBlank, StringOrArray, by_kind, read_fields
 from .settings import QuestionSet
 
@@ -49,7 +56,8 @@ _ABOUT = (
     "They may be left out, null or empty if `model` names a set of questions of the server. Names "
     "must be unique; the default name of a question is its index. The values of options and the "
     "labels of levels must be unique within a question. A choice has exactly one of `choices` and "
-    f"`criteria`, with at most {MAX_OPTIONS} options, including `none`; a score, one of `levels` "
+    f"`criteria`, with at most {MAX_OPTIONS} options, including `none`, or as many as the "
+    "server's option --max-options allows; a score, one of `levels` "
     "and `criteria`."
 )
 _LABELS = "Every label of a question of the type `labels` counts as a question."
@@ -387,6 +395,10 @@ def _question_set(
         if known is not None:
             raise invalid("questions", f"the set {known.name!r} has its own; leave them out")
         questions: Any = request.questions  # read_questions has read them
+        try:
+            check_options(questions, settings.max_options)
+        except InvalidArgumentError as error:
+            raise invalid("questions", str(error)) from error
         return QuestionSet(settings.name, questions, settings.decide_options)
     if known is None:
         names = ", ".join(map(repr, settings.sets))

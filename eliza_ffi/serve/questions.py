@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from ..decisions.answers import name_of
 from ..decisions.questions import (
     MAX_CHOICES,
     MAX_LEVELS,
@@ -14,8 +15,10 @@ from ..decisions.questions import (
     MAX_QUESTIONS,
     NOT_TEXT,
     Choice,
+    Question,
 )
 from ..decisions.wire import as_questions, is_question
+from ..errors import InvalidArgumentError
 from .request_body import BY_TYPE, Body, NotBlank, by_kind
 
 Q = TypeVar("Q")
@@ -228,14 +231,18 @@ def read_questions(questions: Any, check: Callable[[Any], Any]) -> Any:
     """
     if questions is None or questions == [] or questions == {}:
         return questions  # they come from a set of the server
-    found = as_questions(_as_json(check(questions)))
-    for question in found:
-        if isinstance(question, Choice) and question.has_many_options:
-            raise ValueError(
-                f"a choice has {len(question.options)} options, expected at most {MAX_OPTIONS}, "
-                "including `none`"
+    return as_questions(_as_json(check(questions)))
+
+
+def check_options(questions: Sequence[Question], at_most: int) -> None:
+    """Raise InvalidArgumentError if a question has more options than the server allows."""
+    for i, question in enumerate(questions):
+        n = len(question.options) if isinstance(question, Choice) else 0
+        if n > at_most:
+            raise InvalidArgumentError(
+                f"{name_of(question.name, i)}: {n:,} options, expected at most {at_most:,}, "
+                "including `none`: the server's option --max-options"
             )
-    return found
 
 
 def _as_json(checked: Any) -> Any:

@@ -27,8 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..async_model import AsyncModel
-from ..decisions.answers import name_of
-from ..decisions.questions import MAX_OPTIONS, Choice, Predicate
+from ..decisions.questions import Predicate
 from ..errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from ..evidence.cascade import Cascade
 from ..model import Model
@@ -37,7 +36,8 @@ from .app import admission_for, make_app
 from .guard import LIVE_PATH, Guard
 from .http_error import HTTPError
 from .learner import learning
-from .settings import QuestionSet, ServeSettings
+from .questions import check_options
+from .settings import ServeSettings
 
 
 def _unsupported_uvicorn(missing: str) -> NotSupportedError:
@@ -169,21 +169,13 @@ def check_model(model: Model, settings: ServeSettings, cascade: Cascade | None =
         cascade.check(text, [question])
     for each in settings.sets.values():
         try:
-            _check_options(each)
+            check_options(each.questions, settings.max_options)
             if cascade is None:
                 model.decide(text, each.questions, **each.decide_options)
             else:
                 cascade.check(text, each.questions, **each.cascade_options)
         except (InvalidArgumentError, ContextFullError, NotSupportedError) as error:
             raise type(error)(f"the set of questions {each.name!r}: {error}") from error
-
-
-def _check_options(question_set: QuestionSet) -> None:
-    """Check that the endpoints can answer the questions: they have few enough options."""
-    for i, question in enumerate(question_set.questions):
-        if isinstance(question, Choice) and question.has_many_options:
-            name, n = name_of(question.name, i), len(question.options)
-            raise InvalidArgumentError(f"{name}: {n} options, expected at most {MAX_OPTIONS}")
 
 
 def serve(

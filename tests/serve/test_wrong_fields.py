@@ -85,7 +85,10 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"questions": []}, "questions: expected 1 or more items, got 0"),
         ({"questions": [PREDICATE] * 401}, "questions: expected at most 400 items, got 401"),
         ({"questions": [labels(200), labels(200), PREDICATE]}, "counts as one), got 401"),
-        ({"questions": [choice(*map(str, range(256)))]}, "a choice has 256 options"),
+        (
+            {"questions": [choice(*map(str, range(256)))]},
+            "0: 256 options, expected at most 255, including `none`",
+        ),
         ({"questions": [choice("one")]}, "questions[0].choices: expected 2 or more items, got 1"),
         ({"questions": [choice("same", "same")]}, "'same' is given twice"),
         ({"questions": [score(11)]}, "questions[0].levels: expected at most 10 items, got 11"),
