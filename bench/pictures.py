@@ -3,8 +3,8 @@
     $ python -m bench.pictures
 
 Draws ``performance.svg`` and ``time-of-a-choice.svg`` in ``bench/results``. Writes the sentences
-below the first picture, the tables of choices and rankings, and README's table. It measures nothing:
-run the other benchmarks first.
+below the first picture, the tables of choices and rankings, and README's table. It measures
+nothing: run the other benchmarks first.
 """
 
 from __future__ import annotations
