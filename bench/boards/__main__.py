@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eliza_ffi.cli.console import UsageError, open_model
+from eliza_ffi.cli.progress import RowProgress
 from eliza_ffi.decisions.prompts import AskedQuestion
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.learning.metrics import QuestionReport
@@ -85,8 +86,16 @@ class Part:
         }
 
 
-def measure(rows: Iterable[BoardRow], ask: Ask, limit: int | None = None) -> list[Part]:
-    """Ask about up to `limit` rows of each benchmark, one after another."""
+def measure(
+    rows: Iterable[BoardRow],
+    ask: Ask,
+    limit: int | None = None,
+    progress: Callable[[int, int | None], Any] = lambda n, total: None,
+) -> list[Part]:
+    """Ask about up to `limit` rows of each benchmark, one after another.
+
+    `progress` is called after each row with the number of rows so far and None.
+    """
     parts: dict[tuple[str, str], Part] = {}
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
@@ -105,6 +114,7 @@ def measure(rows: Iterable[BoardRow], ask: Ask, limit: int | None = None) -> lis
             continue
         finally:
             part.seconds += time.perf_counter() - begin
+            progress(sum(counts.values()), None)
         for name, target in row.targets.items():
             question = row.asked(name)
             part.add(question, probabilities(question, answers.get(name)), target)
@@ -145,8 +155,13 @@ def _asking(given: argparse.Namespace) -> Iterator[Ask]:
 
 
 def run(given: argparse.Namespace) -> int:
+    progress = RowProgress()
     with _asking(given) as ask:
-        figures = [part.figures() for part in measure(read_rows(given.kit), ask, given.limit)]
+        try:
+            parts = measure(read_rows(given.kit), ask, given.limit, progress.count)
+        finally:
+            progress.erase()
+    figures = [part.figures() for part in parts]
     if not figures:
         raise UsageError(f"--kit {given.kit} has no row with a right answer")
     print(table(figures))
@@ -161,7 +176,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench.boards", description=__doc__)
+    purpose = "Measure a model on the rows of Decision Index, JevBench or typed-decisions."
+    parser = argparse.ArgumentParser(prog="bench.boards", description=purpose)
     parser.add_argument("--kit", type=Path, required=True, help="the folder with the rows")
     parser.add_argument("--limit", type=int, help="ask about the first N rows of each benchmark")
     parser.add_argument("--server", metavar="URL", help="ask this server instead of a model")
