@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 import pytest
 from command import runner
-from tiny_files import write_bert, write_reranker
+from tiny_files import write_bert, write_causal_reranker, write_reranker
 
 from eliza_ffi import AsyncModel, Model, RerankResult
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
@@ -105,6 +105,24 @@ def test_many_documents_have_the_relevance_of_single_ones(model: Model) -> None:
         (alone,) = model.rerank(QUERY, [documents[i]])
         assert alone.index == 0
         assert found[i] == pytest.approx(alone.score, abs=1e-3)
+
+
+def test_a_causal_reranker_reads_documents_of_any_length(tmp_path: Path, library: Library) -> None:
+    """It takes several passes for a long document, and the last token has the relevance."""
+    write_causal_reranker(tmp_path / "model.gguf")
+    documents = [*DOCUMENTS, LONG, LONG + LONG, "the end"]
+    with Model(tmp_path / "model.gguf", library=library) as model:
+        weights = {each.name: each.data for each in gguf.GGUFReader(model.path).tensors}
+        found = {each.index: each for each in model.rerank(QUERY, documents)}
+        expected = []
+        for document in documents:
+            tokens = [*model.tokenize("", add_special=True), *model.tokenize(QUERY)]
+            tokens += model.tokenize(document)
+            last = model.binding.token_embeddings(model.session.ctx, tokens, [len(tokens) - 1])[0]
+            yes, no = weights["cls.output.weight"] @ last
+            expected.append(1 / (1 + np.exp(no - yes)))
+    assert np.ptp(expected) > 0.1, "the test needs values that differ"
+    assert [found[i].score for i in range(len(documents))] == pytest.approx(expected, abs=1e-2)
 
 
 @pytest.mark.parametrize("index", [0, 3, 40, 59])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
 import numpy as np
+from gguf_file import ARRAY, STRING, U32, Entry, Tensor, read_gguf
 from make_test_models import add_entries, read_tokenizer, vocabulary_file
+
+from eliza_ffi._resources import default_model_path
 
 WIDTH = 32
 HIDDEN = 64
@@ -85,3 +89,31 @@ def write_reranker(path: Path) -> None:
     write_bert(path, gguf.PoolingType.RANK)
     for tensor in gguf.GGUFReader(path, "r+").tensors:
         tensor.data[...] *= 5
+
+
+def write_causal_reranker(path: Path) -> None:
+    """Write a reranker like Qwen3-Reranker: the embedded model with a random head."""
+    model = read_gguf(default_model_path())
+    before, after = b"llama.", b"qwen3."
+    model.entries = [
+        replace(each, key=each.key.replace(before, after, 1))
+        if each.key.startswith(before)
+        else each
+        for each in model.entries
+    ]
+    model.put(Entry(b"general.architecture", STRING, b"qwen3"))
+    model.put(Entry(b"qwen3.pooling_type", U32, gguf.PoolingType.RANK.value))
+    model.put(Entry(b"qwen3.classifier.output_labels", ARRAY, [b"yes", b"no"], STRING))
+    n_embd, n_layers, n_heads = (
+        model.get(b"qwen3." + name)
+        for name in (b"embedding_length", b"block_count", b"attention.head_count")
+    )
+    head = np.random.default_rng(0).standard_normal((2, n_embd)).astype(np.float32) * 0.2
+    norm = np.ones(n_embd // n_heads, np.float32)
+    model.tensors.append(Tensor(b"cls.output.weight", (n_embd, 2), 0, 0, head.tobytes()))
+    for layer in range(n_layers):
+        for name in (b"q", b"k"):
+            name = b"blk.%d.attn_%s_norm.weight" % (layer, name)
+            model.tensors.append(Tensor(name, norm.shape, 0, 0, norm.tobytes()))
+    model.place_tensors()
+    path.write_bytes(model.to_bytes())

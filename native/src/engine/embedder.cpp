@@ -168,6 +168,29 @@ std::vector<float> Embedder::pool_passes(const Tokens & tokens, Pooling pooling)
     return mean;
 }
 
+// Returns what llama.cpp has pooled for a sequence in the last pass.
+std::vector<float> Embedder::pooled_values(llama_seq_id sequence) const {
+    const float * values = llama_get_embeddings_seq(context_.get(), sequence);
+    if (values == nullptr) {
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
+    }
+    const bool is_rank = pooling_ == LLAMA_POOLING_TYPE_RANK;
+    return {values, values + (is_rank ? static_cast<int32_t>(llama_model_n_cls_out(model_->get())) : size())};
+}
+
+// A reranker that takes several passes reads the last token; the passes before the last only fill the cache.
+std::vector<float> Embedder::rank_passes(const Tokens & tokens) {
+    make_context(LLAMA_POOLING_TYPE_RANK, tokens.size());
+    for (size_t begin = 0; begin < tokens.size();) {
+        Batch batch;
+        for (const size_t end = std::min(begin + llama_n_batch(context_.get()), tokens.size()); begin < end; ++begin) {
+            batch.add(tokens[begin], static_cast<llama_pos>(begin), {0}, true);
+        }
+        decode(batch);
+    }
+    return pooled_values(0);
+}
+
 // Decodes some of the sequences in one pass.
 void Embedder::pool_one_pass(const std::vector<Tokens> & sequences, size_t begin, size_t end, Pooling pooling,
                              std::vector<std::vector<float>> & out) {
@@ -180,14 +203,8 @@ void Embedder::pool_one_pass(const std::vector<Tokens> & sequences, size_t begin
     }
     make_context(pooling, static_cast<size_t>(batch.n_tokens()));
     decode(batch);
-    const auto width = static_cast<ptrdiff_t>(pooling == LLAMA_POOLING_TYPE_RANK ? llama_model_n_cls_out(model_->get())
-                                                                                 : static_cast<uint32_t>(size()));
     for (size_t i = begin; i < end; ++i) {
-        const float * values = llama_get_embeddings_seq(context_.get(), static_cast<llama_seq_id>(i - begin));
-        if (values == nullptr) {
-            throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
-        }
-        out.emplace_back(values, values + width);
+        out.push_back(pooled_values(static_cast<llama_seq_id>(i - begin)));
     }
 }
 
@@ -195,8 +212,9 @@ void Embedder::pool_one_pass(const std::vector<Tokens> & sequences, size_t begin
 std::vector<std::vector<float>> Embedder::pool(const std::vector<Tokens> & sequences, Pooling pooling) {
     std::vector<std::vector<float>> pooled;
     for (size_t begin = 0; begin < sequences.size();) {
-        if (takes_passes() && pooling != LLAMA_POOLING_TYPE_RANK) {
-            pooled.push_back(pool_passes(sequences[begin++], pooling));
+        if (takes_passes()) {
+            const Tokens & tokens = sequences[begin++];
+            pooled.push_back(pooling == LLAMA_POOLING_TYPE_RANK ? rank_passes(tokens) : pool_passes(tokens, pooling));
             continue;
         }
         size_t end = begin + 1;

@@ -63,6 +63,8 @@ private:
     std::vector<std::vector<float>> pool(const std::vector<Tokens> & sequences, Pooling pooling);
     void pool_one_pass(const std::vector<Tokens> & sequences, size_t begin, size_t end, Pooling pooling,
                        std::vector<std::vector<float>> & out);
+    std::vector<float> pooled_values(llama_seq_id sequence) const;
+    std::vector<float> rank_passes(const Tokens & tokens);
     std::vector<float> pool_passes(const Tokens & tokens, Pooling pooling);
     void each_vector(const Tokens & tokens, size_t first, size_t end, bool may_stop, const OnVector & on_vector);
     void decode(class Batch & batch);
