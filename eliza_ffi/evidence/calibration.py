@@ -31,14 +31,12 @@ answer, but not which option is the most probable one. The other methods can cha
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,10 +47,7 @@ from ..checks import (
     check_each,
     check_file,
     check_kind,
-    check_number,
-    check_one_of,
     check_path,
-    check_several,
     check_text,
     check_whole,
 )
@@ -83,6 +78,7 @@ from .certificates import Automation, CertifiedThreshold, ConformalSets
 from .familiarity import Familiarity
 from .features import Feature
 from .heads import Head
+from .json_fields import Count, JsonFields
 from .question_plan import WantedHidden
 from .scoring import (
     MAX_TEMPERATURE,
@@ -93,8 +89,6 @@ from .scoring import (
     with_unseen,
 )
 from .self_training import SelfTraining
-
-T = TypeVar("T")
 
 CalibrationMethod = Literal[
     "none",
@@ -126,7 +120,7 @@ CASCADE_FORMAT = "eliza-ffi cascade calibration 1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionCalibration:
+class QuestionCalibration(JsonFields):
     """Hold the calibration of one question.
 
     Attributes
@@ -180,19 +174,19 @@ class QuestionCalibration:
 
     question: Mapping[str, Any]
     method: CalibrationMethod
-    n_examples: int
-    nll: Mapping[str, float]
-    temperature: float = 1.0
+    n_examples: Count
+    nll: Mapping[CalibrationMethod, float]
+    temperature: Annotated[float, (MIN_TEMPERATURE, MAX_TEMPERATURE)] = 1.0
     baseline: tuple[float, ...] | None = None
     weights: tuple[float, ...] | None = None
-    examples: tuple[tuple[str, int], ...] = ()
+    examples: tuple[tuple[str, Count], ...] = ()
     head: Head | None = None
-    cost: float = 1.0
-    unseen: tuple[tuple[int, float], ...] = ()
+    cost: Annotated[float, (0.0,)] = 1.0
+    unseen: tuple[tuple[Count, Annotated[float, (1e-300, 1.0)]], ...] = ()
     threshold: CertifiedThreshold | None = None
     sets: ConformalSets | None = None
     familiarity: Familiarity | None = None
-    recentred: int | None = None
+    recentred: Count | None = None
     rows: SelfTraining | None = None
     automation: Automation | None = None
 
@@ -312,16 +306,36 @@ class QuestionCalibration:
             )
         return scores.hidden[[every.index(each) for each in head.features], None]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ("head", "threshold", "sets", "familiarity", "rows", "automation"):
-            values[name] = _unless_none(values[name], lambda part: part.to_dict())
-        return values
+    def _check(self) -> None:
+        needed = {_FIELD_OF_METHOD.get(part) for part in self.method.split("+")}
+        if self.method == "weights":
+            needed.add("baseline")
+        for part in ("baseline", "weights", "head"):
+            if (getattr(self, part) is not None) != (part in needed):
+                verb = "needs" if part in needed else "does not use"
+                raise InvalidArgumentError(f"the method {self.method} {verb} {part}")
+        heads = {"head": self.head, "rows": self.rows and self.rows.head}
+        sizes: dict[str, Any] = {part: head and len(head.bias) for part, head in heads.items()}
+        sizes["sets"] = self.sets and self.sets.n_options
+        sizes["baseline"] = None if self.baseline is None else len(self.baseline)
+        for part, n in sizes.items():
+            if n not in (None, self.n_options):
+                raise InvalidArgumentError(f"{part} must have {self.n_options} options, got {n}")
+        if self.weights is not None and len(self.weights) not in (1, 2):
+            raise InvalidArgumentError(f"weights: expected 1 or 2, got {len(self.weights)}")
+        for k in (*(option for _, option in self.examples), *(k for k, _ in self.unseen)):
+            check_whole("an option", k, 0, self.n_options - 1)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> QuestionCalibration:
+        read = super().from_dict(data)
+        if read.familiarity is None or read.head is None:
+            return replace(read, familiarity=None)
+        return replace(read, familiarity=read.familiarity.shaped(len(read.head.features)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelsThreshold:
+class LabelsThreshold(JsonFields):
     """Hold the certified threshold for the whole answer to a question with several labels.
 
     Attributes
@@ -333,18 +347,14 @@ class LabelsThreshold:
         answers have a wrong label.
     """
 
-    first: int
-    n: int
+    first: Count
+    n: Annotated[int, (1,)]
     threshold: CertifiedThreshold
 
     @property
     def parts(self) -> range:
         """The labels, as indices of the questions of the calibration."""
         return range(self.first, self.first + self.n)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return vars(self) | {"threshold": self.threshold.to_dict()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +384,7 @@ class SuspiciousLabel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
+class Calibration(JsonFields):
     """Hold a calibration for one model and one list of questions.
 
     Attributes
@@ -535,11 +545,16 @@ class Calibration:
         """A hash of the calibration."""
         return _digest(self.to_dict())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        parts = ("questions", "labels")
-        values = {name: value for name, value in vars(self).items() if name != "suspicious_labels"}
-        return values | {name: [each.to_dict() for each in values[name]] for name in parts}
+    def _check(self) -> None:
+        PromptSettings(  # checks the values
+            answer_style=self.answer_style,
+            orders=self.orders,
+            order=self.prompt_order,
+            format=self.prompt_format,
+            prior=self.prior,
+        )
+        for each in self.labels:
+            check_whole("labels", each.first + each.n, 1, len(self.questions))
 
     def to_text(self) -> str:
         """Return the calibration as the text of its file."""
@@ -551,7 +566,7 @@ class Calibration:
         """Read a text that :meth:`to_text` returned."""
         try:
             raw = text if isinstance(text, bytes) else check_text("text", text).encode()
-            return _calibration(_content(raw))
+            return cls.from_dict(_content(raw))
         except UnicodeEncodeError as error:
             raise InvalidArgumentError(f"not Unicode text: {error}") from None
         except KeyError as error:
@@ -674,36 +689,10 @@ def _content(raw: bytes) -> dict[str, Any]:
         raise InvalidArgumentError(f"the field 'format' must be {FORMAT!r}")
     if file.get("version") != VERSION:
         raise InvalidArgumentError(f"expected version {VERSION}, got {file.get('version')!r}")
-    content = _object("calibration", file["calibration"])
+    content: dict[str, Any] = check_kind("calibration", file["calibration"], dict, "an object")
     if file.get("sha256") != _digest(content):
         raise InvalidArgumentError("damaged: the field 'sha256' does not match the contents")
     return content
-
-
-def _calibration(content: Mapping[str, Any]) -> Calibration:
-    settings = PromptSettings(
-        answer_style=content["answer_style"],
-        orders=content["orders"],
-        order=content["prompt_order"],
-        format=content["prompt_format"],
-        prior=content["prior"],
-    )
-    described = settings.described() | {"prompt": check_text("prompt", content["prompt"])}
-    n_questions = len(check_kind("questions", content["questions"], list, "a list"))
-    return Calibration(
-        **described,
-        model=check_text("model", content["model"]),
-        scoring=check_scoring(content["scoring"]),
-        questions=tuple(
-            _question_calibration(each)
-            for each in check_each("questions", content["questions"], dict, "an object")
-        ),
-        labels=tuple(
-            _labels_threshold(each, n_questions)
-            for each in check_each("labels", content["labels"], dict, "an object")
-        ),
-        wording=_unless_none(content.get("wording"), partial(check_text, "wording")),
-    )
 
 
 _FIELD_OF_METHOD = {
@@ -714,72 +703,6 @@ _FIELD_OF_METHOD = {
 }
 
 
-def _question_calibration(content: Mapping[str, Any]) -> QuestionCalibration:
-    question = asked_question(content["question"])
-    n_options = option_count(question)
-    method: Any = check_one_of("method", content["method"], METHODS)
-    needed = {_FIELD_OF_METHOD.get(part) for part in method.split("+")}
-    if method == "weights":
-        needed.add("baseline")
-    for part in ("baseline", "weights", "head"):
-        if (content[part] is not None) != (part in needed):
-            verb = "needs" if part in needed else "does not use"
-            raise InvalidArgumentError(f"the method {method} {verb} {part}")
-    nll = _object("nll", content["nll"])
-    head = _unless_none(content["head"], lambda data: Head.from_dict(_object("head", data)))
-    sets = _unless_none(content["sets"], ConformalSets.from_dict)
-    rows = _unless_none(
-        content.get("rows"), lambda data: SelfTraining.from_dict(_object("rows", data))
-    )
-    of_rows = None if rows is None else rows.head
-    sizes = {"head": head and len(head.bias), "rows": of_rows and len(of_rows.bias)}
-    for part, n in {**sizes, "sets": sets and sets.n_options}.items():
-        if n not in (None, n_options):
-            raise InvalidArgumentError(f"{part} must have {n_options} options, got {n}")
-    return QuestionCalibration(
-        question=content["question"],
-        method=method,
-        n_examples=check_whole("n_examples", content["n_examples"], 0),
-        nll={check_one_of("nll", name, METHODS): _float("nll", nll[name]) for name in nll},
-        temperature=_float("temperature", content["temperature"], MIN_TEMPERATURE, MAX_TEMPERATURE),
-        baseline=_unless_none(content["baseline"], partial(_numbers, "baseline", n=n_options)),
-        weights=_unless_none(content["weights"], _weights),
-        examples=tuple(
-            (check_text("an example", text), check_whole("its option", option, 0, n_options - 1))
-            for text, option in check_kind("examples", content["examples"], list, "a list")
-        ),
-        head=head,
-        cost=_float("cost", content["cost"], 0),
-        unseen=tuple(
-            (check_whole("unseen", k, 0, n_options - 1), _float("unseen", factor, 1e-300, 1))
-            for k, factor in check_kind("unseen", content["unseen"], list, "a list")
-        ),
-        threshold=_unless_none(content["threshold"], CertifiedThreshold.from_dict),
-        sets=sets,
-        # Calibrations of earlier versions have neither of these two.
-        familiarity=None
-        if head is None
-        else _unless_none(
-            content.get("familiarity"),
-            partial(Familiarity.from_dict, n_features=len(head.features)),
-        ),
-        recentred=_unless_none(
-            content.get("recentred"), partial(check_whole, "recentred", least=0)
-        ),
-        rows=rows,
-        automation=_unless_none(content["automation"], Automation.from_dict),
-    )
-
-
-def _labels_threshold(content: Mapping[str, Any], n_questions: int) -> LabelsThreshold:
-    first = check_whole("first", content["first"], 0, n_questions - 1)
-    return LabelsThreshold(
-        first=first,
-        n=check_whole("n", content["n"], 1, n_questions - first),
-        threshold=CertifiedThreshold.from_dict(content["threshold"]),
-    )
-
-
 def asked_question(question: Mapping[str, Any]) -> AskedQuestion:
     asked = question_from(question)
     if isinstance(asked, MultiLabel):
@@ -787,28 +710,3 @@ def asked_question(question: Mapping[str, Any]) -> AskedQuestion:
             "a calibration must have a predicate for each label, got a labels question"
         )
     return asked
-
-
-def _unless_none(value: Any, read: Callable[[Any], T]) -> T | None:
-    return None if value is None else read(value)
-
-
-def _object(name: str, value: Any) -> dict[str, Any]:
-    return check_kind(name, value, dict, "an object")
-
-
-def _float(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
-    return float(check_number(name, value, least, most))
-
-
-def _weights(values: Any) -> tuple[float, ...]:
-    n = len(check_kind("weights", values, list, "a list of numbers"))
-    return _numbers("weights", values, min(max(n, 1), 2))
-
-
-def _numbers(name: str, values: Any, n: int) -> tuple[float, ...]:
-    listed = check_several(name, values, "a list of numbers")
-    numbers = tuple(_float(name, value) for value in listed)
-    if len(numbers) != n:
-        raise InvalidArgumentError(f"{name} must have {n} numbers, got {len(numbers)}")
-    return numbers

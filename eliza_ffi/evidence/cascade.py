@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -40,6 +40,7 @@ from ..structured.json_text import json_text, read_json
 from .calibration import CASCADE_FORMAT, Calibration, asked_question, replace_file
 from .comparing import only_compares
 from .deciding import DecisionPlan, plan_of
+from .json_fields import Count, JsonFields, Share
 from .reasoning import decision_task, inputs_at_once, question_task
 from .scoring import DEFAULT_WEIGHTS
 
@@ -56,7 +57,7 @@ NO_USAGE = DecisionUsage(0, 0, 0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagesOfQuestion:
+class StagesOfQuestion(JsonFields):
     """Hold what was fitted for one question of a cascade.
 
     Attributes
@@ -81,13 +82,13 @@ class StagesOfQuestion:
     constants: tuple[tuple[float, ...], ...]
     threshold: float
     abstains: bool
-    n: int
-    n_wrong: int
-    early: float
+    n: Count
+    n_wrong: Count
+    early: Share
 
 
 @dataclass(frozen=True, kw_only=True)
-class CascadeCalibration:
+class CascadeCalibration(JsonFields):
     """Hold the thresholds of a cascade, from :func:`~eliza_ffi.learning.calibrate`.
 
     Attributes
@@ -128,7 +129,7 @@ class CascadeCalibration:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration to a JSON file, which is replaced atomically."""
-        content = json_text({"format": CASCADE_FORMAT, **asdict(self)})
+        content = json_text({"format": CASCADE_FORMAT, **self.to_dict()})
         replace_file(Path(check_path("path", path)), content + "\n")
 
     @classmethod
@@ -137,25 +138,13 @@ class CascadeCalibration:
         check_file(check_path("path", path), "a calibration of a cascade")
         try:
             content: Any = read_json(Path(path).read_text(encoding="utf-8"))
-            if content.pop("format") != CASCADE_FORMAT:
-                raise ValueError(f"the field 'format' must be {CASCADE_FORMAT!r}")
-            questions = [
-                StagesOfQuestion(
-                    **{name: _tuples(value) for name, value in each.items() if name != "question"},
-                    question=each["question"],
-                )
-                for each in content["questions"]
-            ]
-            sources = tuple(content["sources"])
-            return cls(**{**content, "sources": sources, "questions": tuple(questions)})
-        except (AttributeError, KeyError, TypeError, ValueError, InvalidArgumentError) as error:
+            if not isinstance(content, dict) or content.pop("format", None) != CASCADE_FORMAT:
+                raise InvalidArgumentError(f"the field 'format' must be {CASCADE_FORMAT!r}")
+            return cls.from_dict(content)
+        except (UnicodeDecodeError, InvalidArgumentError) as error:
             raise InvalidArgumentError(
                 f"{path} is not a usable calibration of a cascade: {error}"
             ) from error
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,32 +6,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import (
-    check_kind,
-    check_known,
-    check_number,
-    check_several,
-    check_whole,
-    naming,
-    wrong,
-)
+from ..checks import check_number, check_whole, wrong
 from ..decisions.probabilities import Array
-from ..errors import InvalidArgumentError
+from .json_fields import Count, JsonFields, Share
 
 MAX_NEEDED = 10_000_000
 """The largest number of labelled rows that :func:`certify` suggests."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CertifiedThreshold:
+class CertifiedThreshold(JsonFields):
     """Hold the result of :func:`certify`.
 
     Attributes
@@ -64,16 +56,16 @@ class CertifiedThreshold:
         an option without one. `threshold` is the lowest, and `risk` the highest risk.
     """
 
-    threshold: float | None
-    risk: float
-    confidence: float
-    n: int
-    n_above: int
-    n_wrong: int
-    coverage: float
-    needed: int | None
-    frequencies: tuple[float, ...] | None = None
-    of_options: tuple[float | None, ...] | None = None
+    threshold: Share | None
+    risk: Share
+    confidence: Share
+    n: Count
+    n_above: Count
+    n_wrong: Count
+    coverage: Share
+    needed: Count | None
+    frequencies: tuple[Share, ...] | None = None
+    of_options: tuple[Share | None, ...] | None = None
 
     def certifies(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
         """Return whether the answers are above the threshold, shape [n].
@@ -122,41 +114,25 @@ class CertifiedThreshold:
             f"wrong, {confidence} ({self.n:,} labelled rows). {advice}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data that :meth:`from_dict` can read."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_dict(cls, data: Any) -> CertifiedThreshold:
-        """Read the fields; name one that is missing, unknown, damaged or contradictory."""
-        data = _read_fields("a certified threshold", data, cls)
-        threshold, needed = data["threshold"], data["needed"]
-        n = check_whole("n", data["n"], 0)
-        n_above = check_whole("n_above", data["n_above"], 0, 0 if threshold is None else n)
-        coverage = check_number("coverage", data["coverage"], 0, 1)
-        if coverage != share_of(n_above, n):
-            with naming("coverage"):
-                raise InvalidArgumentError(
-                    f"coverage must be n_above / n, {share_of(n_above, n)}, got {coverage}"
-                )
-        if threshold is not None and needed is not None:
-            raise wrong("needed", "None, because there is a threshold", needed)
-        return cls(
-            threshold=None if threshold is None else _fraction("threshold", threshold),
-            risk=_fraction("risk", data["risk"]),
-            confidence=inner_fraction("confidence", data["confidence"]),
-            n=n,
-            n_above=n_above,
-            n_wrong=check_whole("n_wrong", data["n_wrong"], 0, n_above),
-            coverage=float(coverage),
-            needed=None if needed is None else check_whole("needed", needed, n + 1, MAX_NEEDED),
-            frequencies=_fractions("frequencies", data["frequencies"]),
-            of_options=_thresholds(data["of_options"], threshold),
-        )
+    def _check(self) -> None:
+        check_whole("n_above", self.n_above, 0, 0 if self.threshold is None else self.n)
+        check_whole("n_wrong", self.n_wrong, 0, self.n_above)
+        inner_fraction("confidence", self.confidence)
+        if self.coverage != share_of(self.n_above, self.n):
+            expected = f"n_above / n, {share_of(self.n_above, self.n)}"
+            raise wrong("coverage", expected, self.coverage)
+        if self.needed is not None:
+            if self.threshold is not None:
+                raise wrong("needed", "None, because there is a threshold", self.needed)
+            check_whole("needed", self.needed, self.n + 1, MAX_NEEDED)
+        if self.of_options is not None:
+            lowest = min((each for each in self.of_options if each is not None), default=None)
+            if lowest != self.threshold:
+                raise wrong("threshold", f"the lowest of of_options, {lowest}", self.threshold)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Automation:
+class Automation(JsonFields):
     """Say how many answers could be given without a person; see :func:`.thresholds.automation`.
 
     Attributes
@@ -170,28 +146,18 @@ class Automation:
     risk : float
     """
 
-    accuracy: float
-    share: float
-    low: float
-    high: float
-    risk: float
+    accuracy: Share
+    share: Share
+    low: Share
+    high: Share
+    risk: Share
 
     def __str__(self) -> str:
         return f"{self.share:.0%} ({self.low:.0%} to {self.high:.0%})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data that :meth:`from_dict` can read."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Automation:
-        """Read the fields from JSON data, as :meth:`CertifiedThreshold.from_dict` does."""
-        found = _read_fields("an Automation", data, cls)
-        return cls(**{name: _fraction(name, value) for name, value in found.items()})
-
 
 @dataclass(frozen=True, kw_only=True)
-class ConformalSets:
+class ConformalSets(JsonFields):
     """Hold the result of :func:`conformal`, which turns probabilities into sets of options.
 
     Attributes
@@ -210,11 +176,11 @@ class ConformalSets:
         The number of options of the question.
     """
 
-    threshold: float
-    alpha: float
-    n: int
-    n_options: int
-    of_options: tuple[float, ...] | None = None
+    threshold: Share
+    alpha: Share
+    n: Count
+    n_options: Annotated[int, (1,)]
+    of_options: tuple[Share, ...] | None = None
 
     def sets(self, probabilities: ArrayLike) -> tuple[tuple[int, ...], ...]:
         """Return the indices of the options in the set of each row, which can be empty.
@@ -233,28 +199,15 @@ class ConformalSets:
         sets = self.sets(probabilities)
         return tuple(range(each[0], each[-1] + 1) if each else range(0) for each in sets)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data that :meth:`from_dict` can read."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_dict(cls, data: Any) -> ConformalSets:
-        """Read the fields from JSON data, as :meth:`CertifiedThreshold.from_dict` does."""
-        data = _read_fields("a ConformalSets", data, cls)
-        n, alpha = check_whole("n", data["n"], 0), inner_fraction("alpha", data["alpha"])
-        threshold = _fraction("threshold", data["threshold"])
-        if threshold and rank_of(n, alpha) > n:
-            raise wrong("threshold", f"0, because {n} rows are too few for alpha", threshold)
-        n_options = check_whole("n_options", data["n_options"], 1)
-        of_options = _fractions("of_options", data["of_options"])
-        if of_options is not None and (len(of_options), min(of_options)) != (n_options, threshold):
-            with naming("of_options"):
-                raise InvalidArgumentError(
-                    f"of_options must be {n_options} thresholds, the lowest of them {threshold}"
-                )
-        return cls(
-            threshold=threshold, alpha=alpha, n=n, n_options=n_options, of_options=of_options
-        )
+    def _check(self) -> None:
+        if self.threshold and rank_of(self.n, inner_fraction("alpha", self.alpha)) > self.n:
+            expected = f"0, because {self.n} rows are too few for alpha"
+            raise wrong("threshold", expected, self.threshold)
+        of_options = self.of_options
+        found = None if of_options is None else (len(of_options), min(of_options))
+        if of_options is not None and found != (self.n_options, self.threshold):
+            what = f"{self.n_options} thresholds, the lowest of them {self.threshold}"
+            raise wrong("of_options", what, of_options)
 
 
 def of_answers(probabilities: ArrayLike, frequencies: Sequence[float] | None = None) -> Array:
@@ -288,40 +241,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def _fraction(name: str, value: Any) -> float:
-    return float(check_number(name, value, 0, 1))
-
-
-def _fractions(name: str, values: Any) -> tuple[float, ...] | None:
-    if values is None:
-        return None
-    return tuple(_fraction(name, each) for each in check_several(name, values, "a list of numbers"))
-
-
-def _thresholds(values: Any, lowest: float | None) -> tuple[float | None, ...] | None:
-    if values is None:
-        return None
-    listed = check_several("of_options", values, "a list of numbers")
-    found = [None if each is None else _fraction("of_options", each) for each in listed]
-    if min((each for each in found if each is not None), default=None) != lowest:
-        raise InvalidArgumentError(f"of_options must have the lowest threshold {lowest}")
-    return tuple(found)
-
-
 def inner_fraction(name: str, value: Any) -> float:
     """Check that a value is a number above 0 and below 1."""
-    number = _fraction(name, value)
+    number = float(check_number(name, value, 0, 1))
     if not 0 < number < 1:
         raise wrong(name, "above 0 and below 1", value)
     return number
-
-
-def _read_fields(what: str, data: Any, kind: type[Any]) -> Mapping[str, Any]:
-    """Return a mapping after checking that it has exactly the fields of a dataclass."""
-    found: Mapping[str, Any] = check_kind(what, data, Mapping, "an object")
-    names = [each.name for each in fields(kind)]
-    check_known(what, found, names)
-    for name in names:
-        if name not in found:
-            raise InvalidArgumentError(f"the field {name!r} of {what} is missing")
-    return found

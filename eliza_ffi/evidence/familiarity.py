@@ -53,13 +53,18 @@ class Familiarity:
         return {**arrays, "threshold": self.threshold}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], n_features: int) -> Familiarity:
-        """Read the result of :meth:`to_dict`; raise KeyError if a field is missing."""
+    def from_dict(cls, data: Mapping[str, Any]) -> Familiarity:
+        """Read the result of :meth:`to_dict`, with flat arrays: see :meth:`shaped`."""
         mean, weights = (unpacked(name, data[name]) for name in ("mean", "weights"))
-        if not mean.size or mean.size % n_features or weights.size != mean.size:
+        return cls(mean, weights, float(check_number("the threshold", data["threshold"])))
+
+    def shaped(self, n_features: int) -> Familiarity:
+        """Return the same with arrays of the right shape; raise if they cannot have it."""
+        n, n_weights = self.mean.size, self.weights.size
+        if not n or n % n_features or n_weights != n:
             raise InvalidArgumentError(
-                f"familiarity: {mean.size} means and {weights.size} weights do not belong to "
-                f"{n_features} features"
+                f"familiarity: {n} means and {n_weights} weights do not belong to {n_features} "
+                "features"
             )
-        threshold = float(check_number("the threshold", data["threshold"]))
-        return cls(mean.reshape(n_features, -1), weights.reshape(n_features, -1), threshold)
+        shape = n_features, -1
+        return Familiarity(self.mean.reshape(shape), self.weights.reshape(shape), self.threshold)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-import numpy as np
-
-from ..checks import check_flag, check_number, check_whole
 from ..decisions.probabilities import Array, Floats, tempered
 from .heads import Head
+from .json_fields import Count, JsonFields, Share
 
 MIN_ROWS = 60
 """The minimum number of different inputs to learn from."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfTraining:
+class SelfTraining(JsonFields):
     """Hold what a question's rows without right answers have taught.
 
     Attributes
@@ -42,14 +40,14 @@ class SelfTraining:
         The sum of both log-probabilities is divided by this.
     """
 
-    n_rows: int
+    n_rows: Count
     head: Head | None = None
-    agreement: float = 0.0
-    own_agreement: float = 0.0
-    explained: float = 0.0
+    agreement: Share = 0.0
+    own_agreement: Share = 0.0
+    explained: Annotated[float, (-math.inf, 1.0)] = 0.0
     keeps_shares: bool = False
-    changed: float = 0.0
-    temperature: float = 1.0
+    changed: Share = 0.0
+    temperature: Annotated[float, (1e-3, 1e3)] = 1.0
 
     def improved(self, log_p: Array, states: Floats) -> Array:
         """Return log-probabilities with what the rows taught, shape [n, n_options].
@@ -73,20 +71,3 @@ class SelfTraining:
         if self.head is None:
             return f"the model's own answers are kept: {figures}"
         return f"the rows change {self.changed:.1%} of the answers: {figures}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return vars(self) | {"head": None if self.head is None else self.head.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SelfTraining:
-        """Read the result of :meth:`to_dict`; raise KeyError if a field is missing."""
-        shares = ("agreement", "own_agreement", "changed")
-        return cls(
-            n_rows=check_whole("n_rows", data["n_rows"], 0),
-            head=None if data["head"] is None else Head.from_dict(data["head"]),
-            explained=float(check_number("explained", data["explained"], -np.inf, 1)),
-            keeps_shares=check_flag("keeps_shares", data["keeps_shares"]),
-            temperature=float(check_number("temperature", data["temperature"], 1e-3, 1e3)),
-            **{name: float(check_number(name, data[name], 0, 1)) for name in shares},
-        )

@@ -61,11 +61,11 @@ def test_examples_in_another_fold_than_their_copies_lower_the_threshold() -> Non
 
 def test_a_file_contains_the_same_distances() -> None:
     fitted = fit_familiarity(drawn(60, 4), OTHERS, np.arange(60) % 5)
-    read = Familiarity.from_dict(json.loads(json.dumps(fitted.to_dict())), 2)
+    read = Familiarity.from_dict(json.loads(json.dumps(fitted.to_dict()))).shaped(2)
     new = drawn(20, 5)
     assert (read.distances(new) == fitted.distances(new)).all()
     assert read.threshold == fitted.threshold
     nothing = np.zeros((0, 1), np.float32)
     for wrong in (replace(fitted, mean=nothing), replace(fitted, weights=fitted.weights[:1])):
         with pytest.raises(InvalidArgumentError, match="familiarity"):
-            Familiarity.from_dict(wrong.to_dict(), 2)
+            wrong.shaped(2)

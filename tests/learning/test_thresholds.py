@@ -409,7 +409,7 @@ def test_damaged_fields_are_rejected_by_name(result: Any, field: str, value: Any
 @pytest.mark.parametrize("result", [CERTIFIED, CONFORMAL])
 def test_missing_and_unknown_fields_are_rejected_by_name(result: Any) -> None:
     given_ = result.to_dict()
-    for name in given_:
+    for name in given_.keys() - {"frequencies", "of_options"}:
         rest = {key: value for key, value in given_.items() if key != name}
         with pytest.raises(InvalidArgumentError, match=f"the field '{name}' of .* is missing"):
             type(result).from_dict(rest)
