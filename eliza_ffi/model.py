@@ -1220,7 +1220,7 @@ class Model:
             is_listed = isinstance(inputs, Sequence)
             n_inputs = inputs_at_once(self.session, plan.settings.think, max_concurrency)
             return self._run_many(
-                plan.ahead(self.session, inputs, lambda input: input) if is_listed else inputs,
+                plan.question_plan.ahead(inputs, lambda input: input) if is_listed else inputs,
                 task,
                 read,
                 at_once=self.session.at_once(n_inputs),

@@ -96,7 +96,7 @@ def _ask_ours(_: Model, text: str) -> Request:
 
 def _ask_llama_server(model: Model, text: str) -> Request:
     """Return a completion of the tokens of the prompt that the other server makes."""
-    plan = plan_of(model, Choice(INSTRUCTIONS, OPTIONS), {}).question_plan
+    plan = plan_of(model.session, Choice(INSTRUCTIONS, OPTIONS), {}).question_plan
     prompt = plan.about(model.session, text).args.prompts[-1]
     (ending,) = prompt.endings
     labels = [f"{ending.lead}{each}" for each in OPTIONS]

@@ -366,7 +366,7 @@ def _print_prompts(
 ) -> None:
     """Print the prompts; raise if the questions or settings do not fit the model."""
     own = {name: each for name, each in settings.items() if each != "inputs"}
-    plan = plan_of(model, questions, own)
+    plan = plan_of(model.session, questions, own)
     if n := plan.settings.think:
         input = with_reasoning(input, f"(up to {counted(n, 'token')} of reasoning)")
     prompts = plan.texts(model.session, input)

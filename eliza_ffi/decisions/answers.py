@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias
@@ -499,6 +499,13 @@ def _checked(probabilities: Sequence[float]) -> list[float]:
 def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
     """Split a question into questions that have one answer each."""
     return question.predicates if isinstance(question, MultiLabel) else (question,)
+
+
+def parts_of(questions: Iterable[Question]) -> Iterator[tuple[Question, range]]:
+    """Yield each question with the places of its parts among the parts of all."""
+    begin = 0
+    for question in questions:
+        yield question, range(begin, begin := begin + len(expand(question)))
 
 
 def collect(

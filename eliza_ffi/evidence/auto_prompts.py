@@ -31,7 +31,7 @@ from ..decisions.questions import Choice, Question
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from ..session.run import Run
 from ..session.scoring import ScoreArgs, Scoring
-from ..session.task import Task
+from ..session.task import run_on_this_thread
 from ..terminal import counted
 from . import measurements
 from .comparing import only_compares
@@ -56,27 +56,6 @@ PROBES = (
 """Inputs, questions and options that show whether a model answers in its chat format."""
 
 
-def settings_of_prompts(
-    session: Session,
-    questions: Sequence[Question],
-    arguments: Mapping[str, Any],
-    *,
-    examples: Any = None,
-    calibration: Calibration | None = None,
-    inputs: Sequence[Any] | None = None,
-) -> PromptSettings:
-    """Return the settings of the prompts for some questions.
-
-    An argument of :class:`PromptArguments` that is missing, None or ``"auto"`` comes from the
-    calibration, and so do the examples. Without a calibration it has its default. `inputs` is a
-    sample of the inputs if the questions are asked about several of them, otherwise None.
-    """
-    how = prompt_settings_runs(
-        session, questions, arguments, examples=examples, calibration=calibration, inputs=inputs
-    )
-    return Task(session, how).run()
-
-
 def prompt_settings_runs(
     session: Session,
     questions: Sequence[Question],
@@ -86,9 +65,12 @@ def prompt_settings_runs(
     calibration: Calibration | None = None,
     inputs: Sequence[Any] | None = None,
 ) -> Generator[Run[Any], Any, PromptSettings]:
-    """Do the same as :func:`settings_of_prompts`; yield the run that measures the format, if any.
+    """Return the settings of the prompts for some questions.
 
-    A request that needs the settings runs it as a part of itself, with its own time limit.
+    An argument of :class:`PromptArguments` that is missing, None or ``"auto"`` comes from the
+    calibration, and so do the examples. Without a calibration it has its default. `inputs` is a
+    sample of the inputs if the questions are asked about several of them, otherwise None. A request
+    that needs the settings runs what measures the format, if anything does, as a part of itself.
     """
     arguments = {"examples": examples, **arguments}
     fitted = {} if calibration is None else calibration.prompt_arguments()
@@ -137,6 +119,9 @@ def prompt_settings_runs(
     for question, shown in shots:
         _check_room(session, question, settings, shown)
     return settings
+
+
+settings_of_prompts = run_on_this_thread(prompt_settings_runs)
 
 
 def as_examples(

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from ..checks import check_file, check_kind, check_number, check_path, check_several, wrong
-from ..decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
+from ..decisions.answers import Decision, DecisionUsage, answer_of, collect, expand, parts_of
 from ..decisions.examples import UNLABELLED, named_questions, read_examples
 from ..decisions.fingerprint import fingerprint_once
 from ..decisions.probabilities import Array, log_softmax
@@ -42,7 +42,7 @@ from .comparing import only_compares
 from .deciding import DecisionPlan, plan_of
 from .json_fields import Count, JsonFields, Share
 from .reasoning import decision_task, inputs_at_once, question_task
-from .scoring import DEFAULT_WEIGHTS
+from .scoring import default_weights
 
 Said: TypeAlias = "Array | int | None"
 """What a source says about a question: log-probabilities, the index of the answer, or nothing."""
@@ -201,7 +201,7 @@ class ModelSource:
         """Open the model for questions; `fitted` is its description in a calibration."""
         with self.open() as model:
             settings = self._settings_for(model.session, fitted)
-            plan = plan_of(model, questions, settings, "decide", sample)
+            plan = plan_of(model.session, questions, settings, "decide", sample)
             prompts = plan.settings.prompts.described()
             found = {
                 "source": fingerprint_once(model.session),
@@ -274,7 +274,7 @@ def _read(
         return decision_task(session, given, plan, at_once=max_concurrency, on_scores=keep)
 
     found = run_many(
-        plan.ahead(session, enumerate(inputs), lambda each: each[1]),
+        plan.question_plan.ahead(enumerate(inputs), lambda each: each[1]),
         task,
         at_once=inputs_at_once(session, plan.settings.think, max_concurrency),
         total=len(inputs),
@@ -417,8 +417,10 @@ class CascadePlan:
             abstained = not is_sure and (abstains or readings[-1][place] is None)
             p, least = np.exp(log_p).tolist(), self._min_probability
             singles.append(answer_of(part, p, None, least, abstained=abstained))
-        parts = iter(singles)
-        answers = [collect(each, [next(parts) for _ in expand(each)]) for each in self.questions]
+        answers = [
+            collect(question, [singles[i] for i in parts])
+            for question, parts in parts_of(self.questions)
+        ]
         is_calibrated = self.calibration is not None
         return Decision(tuple(answers), usage, is_calibrated, reasoning, stage=len(readings))
 
@@ -576,17 +578,6 @@ def decision_of(plan: CascadePlan, readings: Sequence[Reading]) -> Decision[Any]
     """Return the decision after some sources."""
     usage = reduce(_sum, (each.usage for each in readings))
     return plan.decision([each.said for each in readings], usage, readings[-1].reasoning)
-
-
-def default_weights(compares: Sequence[bool], is_score: bool) -> tuple[float, ...]:
-    """Return the weights of sources without labels; `compares` says which are encoders.
-
-    Beside a decoder, an encoder says nothing about the levels of a score.
-    """
-    if len(compares) == 1:
-        return (1.0,)
-    of_encoder = 0.0 if is_score and not all(compares) else DEFAULT_WEIGHTS[0]
-    return tuple(of_encoder if each else DEFAULT_WEIGHTS[1] for each in compares)
 
 
 def as_cascade_calibration(calibration: Any) -> CascadeCalibration | None:

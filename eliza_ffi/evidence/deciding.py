@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from ..decisions.answers import (
     collect,
     expand,
     name_of,
+    parts_of,
     ranked_answer,
 )
 from ..decisions.examples import named_questions
@@ -47,7 +48,7 @@ from ..session.options import CacheOptions
 from ..session.requests import check_keywords
 from ..session.run import Run
 from ..session.scoring import ScoreResult, ranking_of
-from ..session.task import Task
+from ..session.task import run_on_this_thread
 from .auto_prompts import N_SAMPLE, prompt_settings_runs, sample_of
 from .calibration import Calibration, as_calibration, scoring_of, wording_hash
 from .comparing import check_comparable, has_source, only_compares, warn_of_names
@@ -57,8 +58,6 @@ from .scoring import QuestionScores, ScoringRule
 
 if TYPE_CHECKING:
     from ..session.session import Session
-
-T = TypeVar("T")
 
 OnScores = Callable[[Sequence[Any], Sequence[Any]], Any]
 """Takes the log-probabilities and the scores of each question."""
@@ -181,14 +180,13 @@ def refuse_input_prior(given: Mapping[str, Any]) -> None:
         raise InvalidArgumentError('prior="inputs" needs several inputs: use decide_many()')
 
 
-def settings_for(
+def _settings_runs(
     session: Session,
     questions: Sequence[Question],
     given: Mapping[str, Any],
-    *,
     method: str = "decide",
     inputs: Sequence[Any] | None = None,
-) -> Settings:
+) -> Generator[Run[Any], Any, Settings]:
     """Check the keyword arguments of `method`, as in :class:`DecideSettings`.
 
     A setting that is None comes from the calibration. Without a calibration it has its default.
@@ -196,19 +194,8 @@ def settings_for(
 
     InvalidArgumentError is raised if a setting is out of range, or the calibration is for another
     model, other questions or other settings. `think` must be 0 with a calibration, which is fitted
-    without reasoning, and for a decision model, which cannot reason. ``abstain="risk"`` needs a
-    calibration that was fitted with a risk.
+    without reasoning, and for a decision model, which cannot reason.
     """
-    return Task(session, _settings_runs(session, questions, given, method, inputs)).run()
-
-
-def _settings_runs(
-    session: Session,
-    questions: Sequence[Question],
-    given: Mapping[str, Any],
-    method: str,
-    inputs: Sequence[Any] | None,
-) -> Generator[Run[Any], Any, Settings]:
     explains = ("explain",) if method in ("decide", "decide_many") else ()
     known = {*DecideSettings.__annotations__, *explains}
     check_keywords(method, given, known, METHOD_KEYWORDS)
@@ -281,6 +268,9 @@ def _settings_runs(
     )
 
 
+settings_for = run_on_this_thread(_settings_runs)
+
+
 def _check_explicable(questions: Sequence[Question], think: int) -> None:
     if think:
         raise InvalidArgumentError(
@@ -337,8 +327,7 @@ class DecisionPlan:
 
     def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
         self.questions, self.settings = questions, settings
-        self._expanded = [expand(question) for question in questions]
-        self.every = [each for expanded in self._expanded for each in expanded]
+        self.every = [each for question in questions for each in expand(question)]
         if settings.calibration is None:
             for each in self.every:
                 check_comparable(session, each)
@@ -359,19 +348,9 @@ class DecisionPlan:
     def questions_text(self) -> str:
         return "\n\n".join(ask(each).text for each in self.every)
 
-    def batch_runs(self, session: Session) -> Generator[Run[Any], Any, None]:
-        """Yield the run that measures the questions before a batch, if there is one."""
-        yield from self.question_plan.prior_runs(session)
-
     def codes(self, place: int) -> list[str]:
         """Return the options of a question whose names are codes that the model must read."""
         return [] if self.has_source else self.question_plan.codes(place)
-
-    def ahead(
-        self, session: Session, items: Iterable[T], input_of: Callable[[T], Any]
-    ) -> Iterable[T]:
-        """Return the same items, and let an encoder read the inputs of several together."""
-        return self.question_plan.ahead(items, input_of)
 
     def runs(
         self,
@@ -418,11 +397,10 @@ class DecisionPlan:
                 replace(single, passages=_effects(passages, logs[i], [each[i] for each in without]))
                 for i, single in enumerate(singles)
             ]
-        answers: list[Answer] = []
-        begin = 0
-        for question, expanded in zip(self.questions, self._expanded, strict=True):
-            parts = range(begin, begin := begin + len(expanded))
-            answers.append(self._collected(question, parts, [singles[i] for i in parts]))
+        answers: list[Answer] = [
+            self._collected(question, parts, [singles[i] for i in parts])
+            for question, parts in parts_of(self.questions)
+        ]
         decision = Decision(tuple(answers), usage, self.settings.is_calibrated)
         return decision, [getattr(scores, "allowed_probability", None) for scores in read]
 
@@ -531,9 +509,7 @@ class DecisionPlan:
         if self.settings.abstain != "risk" or calibration is None:
             return []
         names = []
-        begin = 0
-        for i, (question, expanded) in enumerate(zip(self.questions, self._expanded, strict=True)):
-            parts = range(begin, begin := begin + len(expanded))
+        for i, (question, parts) in enumerate(parts_of(self.questions)):
             of_one = calibration.questions[parts[0]].threshold
             found = calibration.threshold_of_labels(parts) or of_one
             if found is not None and found.threshold is None:
@@ -566,30 +542,18 @@ def never_certified_text(names: Sequence[str]) -> str:
     )
 
 
-def plan_of(
-    model: Any,
-    questions: Any,
-    given: Mapping[str, Any],
-    method: str = "decide",
-    inputs: Iterable[Any] | None = None,
-) -> DecisionPlan:
-    """Return the plan of a decision, which is kept for the next one with equal arguments.
-
-    `given` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
-    asked about several.
-    """
-    return Task(model.session, plan_runs(model, questions, given, method, inputs)).run()
-
-
 def plan_runs(
-    model: Any,
+    session: Session,
     questions: Any,
     given: Mapping[str, Any],
     method: str = "decide",
     inputs: Iterable[Any] | None = None,
 ) -> Generator[Run[Any], Any, DecisionPlan]:
-    """Do the same as :func:`plan_of`; yield the runs that the settings need, if any."""
-    session: Session = model.session
+    """Return the plan of a decision, which is kept for the next one with equal arguments.
+
+    `given` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
+    asked about several. Yields the runs that the settings need.
+    """
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     asked = as_questions(questions)
 
@@ -602,10 +566,13 @@ def plan_runs(
         if inputs is not None and (names := plan.never_certified()):
             logger.warning("%s: %s", method, never_certified_text(names))
         if inputs is not None:  # otherwise several inputs at once would measure them
-            yield from plan.batch_runs(session)
+            yield from plan.question_plan.prior_runs(session)
     else:
         plan = known
     return plan if key is None else _known_plans(session).get((method, *key), lambda: plan)
+
+
+plan_of = run_on_this_thread(plan_runs)
 
 
 def _key(

@@ -65,7 +65,7 @@ def question_task(
     """
 
     def runs() -> Generator[Run[Any], Any, Decision]:
-        plan = yield from plan_runs(model, questions, settings)
+        plan = yield from plan_runs(model.session, questions, settings)
         return (yield from _runs(model.session, given, plan, on_scores=on_scores))
 
     return Task(model.session, runs(), timeout)
@@ -77,7 +77,7 @@ def prompts_task(
     """Return the task that writes the prompts of :func:`question_task`."""
 
     def runs() -> Generator[Run[Any], Any, list[str]]:
-        plan = yield from plan_runs(model, questions, settings, "decision_prompts")
+        plan = yield from plan_runs(model.session, questions, settings, "decision_prompts")
         return plan.texts(model.session, given)
 
     return Task(model.session, runs())

@@ -17,7 +17,7 @@ of every label except its last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -126,21 +126,29 @@ class QuestionScores:
         ]
 
     def log_probabilities(self, scoring: ScoringRule) -> Array:
-        """Return the log-probabilities of all sources together.
-
-        Beside a decoder, the similarity to the levels of a score counts only with fitted weights.
-        All levels are about the same thing, and embeddings hardly tell degrees apart.
-        """
+        """Return the log-probabilities of all sources together, with :func:`default_weights`."""
         sources = self.sources(scoring)
-        if len(sources) == 1 or self.needs_threshold or self.are_levels:
+        if len(sources) == 1 or self.needs_threshold:
             return sources[-1]
-        weights = np.array(DEFAULT_WEIGHTS)
-        return log_softmax(weights @ np.array(sources))
+        weights = default_weights((True, False), self.are_levels)
+        return log_softmax(np.array(weights) @ np.array(sources))
 
     @property
     def allowed_probability(self) -> float | None:
         """The mean allowed probability of the orders; None if it was not requested."""
         return mean_mass([scores.allowed_probability for scores in self.orders])
+
+
+def default_weights(compares: Sequence[bool], is_score: bool) -> tuple[float, ...]:
+    """Return the weights of sources without labels; `compares` says which are encoders.
+
+    Beside a decoder, the similarity to the levels of a score counts only with fitted weights. All
+    levels are about the same thing, and embeddings hardly tell degrees apart.
+    """
+    if len(compares) == 1:
+        return (1.0,)
+    of_encoder = 0.0 if is_score and not all(compares) else DEFAULT_WEIGHTS[0]
+    return tuple(of_encoder if each else DEFAULT_WEIGHTS[1] for each in compares)
 
 
 def check_scoring(scoring: ScoringRule) -> ScoringRule:

@@ -45,9 +45,9 @@ from ..evidence.cascade import (
     Reading,
     StagesOfQuestion,
     Target,
-    default_weights,
 )
 from ..evidence.certificates import inner_fraction
+from ..evidence.scoring import default_weights
 from .examples import OnSkip, Progress, raised_or_skipped
 from .thresholds import GRID, STARTS, is_bounded, rows_needed
 from .weights import fit_weights

@@ -29,7 +29,7 @@ from ..checks import (
     check_several,
     short_repr,
 )
-from ..decisions.answers import expand, name_of
+from ..decisions.answers import name_of, parts_of
 from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.probabilities import Array, log_mean, relative_to, tempered
@@ -983,9 +983,7 @@ def _neglected(name: str, fitted: QuestionCalibration, rows: _HeldOut) -> list[s
 
 def _parts_of_labels(questions: Sequence[Question]) -> Iterator[tuple[str, range]]:
     """Yield each question with several labels, and the indices of its labels."""
-    begin = 0
-    for i, question in enumerate(questions):
-        parts = range(begin, begin := begin + len(expand(question)))
+    for i, (question, parts) in enumerate(parts_of(questions)):
         if isinstance(question, MultiLabel):
             yield name_of(question.name, i), parts
 

@@ -78,7 +78,7 @@ def many_plan_runs(
     _ = model.session.ctx  # raises if the model is closed or belongs to the parent process
     asked = as_questions(questions)
     own = with_input_prior(model, asked, inputs, settings)
-    return (yield from plan_runs(model, asked, own, "decide_many", inputs))
+    return (yield from plan_runs(model.session, asked, own, "decide_many", inputs))
 
 
 def with_input_prior(

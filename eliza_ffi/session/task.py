@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from ..structured.fill_result import FilledSpan, PartialField
 from .run import Run
@@ -14,6 +15,7 @@ from .threads import tell
 if TYPE_CHECKING:
     from .session import Session
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 STEPS = (str, FilledSpan, PartialField)
@@ -106,3 +108,15 @@ class Task(Generic[R]):
             self._is_cancelled = True
             if self._run is not None:
                 self._run.cancel()
+
+
+def run_on_this_thread(
+    runs: Callable[Concatenate[Session, P], Generator[Run[Any], Any, R]],
+) -> Callable[Concatenate[Session, P], R]:
+    """Return a function that runs what a generator function yields, and returns its result."""
+
+    @wraps(runs)
+    def run(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return Task(session, runs(session, *args, **kwargs)).run()
+
+    return run

@@ -148,7 +148,7 @@ class RowDecider(Decider):
             "prior_of": settings.get("prior"),
             "learn": list(self.learns),
         }
-        Task(model.session, self._plan.batch_runs(model.session)).run()
+        Task(model.session, self._plan.question_plan.prior_runs(model.session)).run()
         test = replace(own, think=min(own.think, 1), recentring=None, hidden=None)
         plan = DecisionPlan(model.session, questions, test)
         decision_task(model.session, TEST_INPUT, plan).run()  # without counting it
@@ -181,7 +181,7 @@ class RowDecider(Decider):
             return decision_task(session, input, plan, doubts=self._doubts, on_scores=on_scores)
 
         at_once = inputs_at_once(session, plan.settings.think, None)
-        for decided in decide_rows(plan.ahead(session, rows, self._input), start, at_once):
+        for decided in decide_rows(plan.question_plan.ahead(rows, self._input), start, at_once):
             yield replace(decided, kept=kept.pop(decided.row.number, None))
 
     def reasons_to_doubt(self) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decisions.answers import answer_of, collect, expand
+from ..decisions.answers import answer_of, collect, expand, parts_of
 from ..decisions.probabilities import Array, Floats
 from ..decisions.prompts import option_count
 from ..evidence.auto_prompts import sample_of
@@ -193,9 +193,8 @@ class LearnedRows:
     def report(self) -> dict[str, LearnedAnswers]:
         """Return what the rows taught, for each question, after the rows were iterated."""
         result = {}
-        begin = 0
-        for name, question in self._columns.questions.items():
-            places = range(begin, begin := begin + len(expand(question)))
+        questions = self._columns.questions
+        for name, (_, places) in zip(questions, parts_of(questions.values()), strict=True):
             training = tuple(self._training[each] for each in places if each in self._training)
             every = self._changed[name]
             result[name] = LearnedAnswers(training, len(every), tuple(sample_of(every, N_SHOWN)))
@@ -203,17 +202,15 @@ class LearnedRows:
 
     def _answer(self, cells: dict[str, Any], n: int) -> None:
         """Replace the answers of a row, the n-th one with answers."""
-        begin = 0
-        for name, question in self._columns.questions.items():
-            parts = expand(question)
-            places = range(begin, begin := begin + len(parts))
+        questions = self._columns.questions
+        for name, (question, places) in zip(questions, parts_of(questions.values()), strict=True):
             training = [self._training.get(place) for place in places]
             if all(each is None or each.head is None for each in training):
                 continue
             mass = cells.get(f"{name}_allowed_probability")
             answers = [
                 answer_of(part, np.exp(self._logs[i][n]).tolist(), mass, self._min_probability)
-                for part, i in zip(parts, places, strict=True)
+                for part, i in zip(expand(question), places, strict=True)
             ]
             cells.update(self._columns.answer_cells(name, collect(question, answers)))
         if REVIEW in cells:

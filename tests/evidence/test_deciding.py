@@ -392,19 +392,22 @@ def test_equal_options_of_other_types_have_answers_of_their_own(
 
 
 def test_a_plan_is_kept_for_equal_questions_and_settings(tiny_model: Model) -> None:
-    plan = plan_of(tiny_model, {"angry": ANGRY}, {"orders": 1})
+    plan = plan_of(tiny_model.session, {"angry": ANGRY}, {"orders": 1})
     asked = Predicate(ANGRY.instructions, if_true=ANGRY.if_true, if_false=ANGRY.if_false)
-    assert plan_of(tiny_model, {"angry": asked}, {"orders": 1}) is plan
-    assert plan_of(tiny_model, {"other": asked}, {"orders": 1}) is not plan
-    assert plan_of(tiny_model, {"angry": replace(asked, if_true="so")}, {"orders": 1}) is not plan
+    assert plan_of(tiny_model.session, {"angry": asked}, {"orders": 1}) is plan
+    assert plan_of(tiny_model.session, {"other": asked}, {"orders": 1}) is not plan
+    assert (
+        plan_of(tiny_model.session, {"angry": replace(asked, if_true="so")}, {"orders": 1})
+        is not plan
+    )
     with pytest.raises(InvalidArgumentError, match="orders must be"):  # although 1 == True
-        plan_of(tiny_model, {"angry": ANGRY}, {"orders": True})
+        plan_of(tiny_model.session, {"angry": ANGRY}, {"orders": True})
     many = [Predicate(f"Is it {i}?") for i in range(MAX_PROMPTS + 1)]
     large = Choice("Which?", [f"option {i}" for i in range(MAX_OPTIONS + 1)])
     for each in (many, large):
-        assert plan_of(tiny_model, each, {}) is not plan_of(tiny_model, each, {})
+        assert plan_of(tiny_model.session, each, {}) is not plan_of(tiny_model.session, each, {})
     examples = [("x", True)]
-    shown = [plan_of(tiny_model, ANGRY, {"examples": examples}) for _ in range(2)]
+    shown = [plan_of(tiny_model.session, ANGRY, {"examples": examples}) for _ in range(2)]
     assert shown[0] is not shown[1]  # the list may change
 
 
@@ -414,11 +417,11 @@ def test_a_plan_is_kept_for_a_second_if_the_template_writes_the_time(
     now = 7.1
     monkeypatch.setattr(deciding, "_reads_clock", lambda session: True)
     monkeypatch.setattr(deciding, "time", SimpleNamespace(time=lambda: now))
-    plan = plan_of(tiny_model, ANGRY, {})
+    plan = plan_of(tiny_model.session, ANGRY, {})
     now = 7.9
-    assert plan_of(tiny_model, ANGRY, {}) is plan
+    assert plan_of(tiny_model.session, ANGRY, {}) is plan
     now = 8.0
-    assert plan_of(tiny_model, ANGRY, {}) is not plan
+    assert plan_of(tiny_model.session, ANGRY, {}) is not plan
 
 
 FITTED = [(f"message {i}: hello", {"team": "sales" if i % 3 else "a"}) for i in range(12)]

@@ -140,5 +140,5 @@ def test_codes_without_descriptions_are_listed(plain_model: Model) -> None:
     names = Choice("Which?", [("Q3_A", "money"), "Q3_B", "sales"], "team")
     described = Choice("Which?", {"Q3_A": "money", "Q3_B": "parcels"}, "team")
     for question, codes in ((names, ["Q3_B"]), (described, [])):
-        plan = plan_of(plain_model, question, {}, "decide_many", ["a", "b"])
+        plan = plan_of(plain_model.session, question, {}, "decide_many", ["a", "b"])
         assert plan.codes(0) == codes

@@ -152,6 +152,9 @@ LEFT_OUT = {
         "structured.TokenTexts.of",
     },
     "takes tokens, which only the package has": {"choices.PreparedLabels.tokens_for"},
+    "takes what to_dict wrote: see tests/learning": {
+        *("evidence.JsonFields.from_dict", "evidence.QuestionCalibration.from_dict"),
+    },
     "takes seconds": {"learning.DecisionReport.save_plots"},
     "called for every token, so a check would be slow": {
         *("library.CffiBinding.next", "library.CffiBinding.next_many"),
@@ -231,7 +234,6 @@ def valid_arguments(model: Model) -> dict[str, Any]:
         "end": 5,
         "facts": model.describe()["model"],
         "grammar": 'root ::= "a"',
-        "how": PromptSettings(),
         "in_string": False,
         "index": 1,
         "instructions": "Is it so?",
@@ -290,7 +292,11 @@ def other_arguments(model: Model, owners: dict[type, Any]) -> dict[str, dict[str
         **{name: {"path": None} for name in ("AsyncModel", "AsyncModel.open", "Model")},
         "Cascade": {"sources": [nobody]},
         "CascadeCalibration.load": {"path": "cascade.json"},
-        "Calibration.check": {"model_fingerprint": calibration.model, **of_examples},
+        "Calibration.check": {
+            "model_fingerprint": calibration.model,
+            "settings": PromptSettings(),
+            **of_examples,
+        },
         "Calibration.from_text": {"text": calibration.to_text()},
         "Calibration.load": {"path": "calibration.json"},
         "CffiBinding.choose": {"prompt": [1], "choices": prepared, "scores": False},

@@ -147,7 +147,7 @@ def test_reasonings_about_many_inputs_share_forward_passes(tiny_model: Model) ->
 
 
 def test_a_cancelled_decision_ends_while_it_reasons(tiny_model: Model) -> None:
-    plan = plan_of(tiny_model, Predicate("It is a greeting."), {"think": 2000})
+    plan = plan_of(tiny_model.session, Predicate("It is a greeting."), {"think": 2000})
     task = decision_task(tiny_model.session, "hello", plan)
     task.cancel()
     with pytest.raises(GenerationCancelledError):
