@@ -17,9 +17,8 @@ from ..decisions.examples import named_questions, option_names, read_examples
 from ..decisions.questions import MultiLabel, Question, text_of
 from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
 from ..evidence.cascade import TARGETS, Cascade, as_cascade_calibration
-from ..evidence.certificates import CertifiedThreshold
 from ..learning.comparison import PairedComparison, compare_answers
-from ..learning.fitting import calibrate
+from ..learning.fitting import HALF, calibrate
 from ..learning.pictures import load_matplotlib
 from ..learning.report import CascadeReport, DecisionReport, evaluate
 from ..model import Model
@@ -275,18 +274,20 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         for name, question in zip(names, calibration.questions, strict=True):
             if question.rows is not None and question.rows.head is not None:
                 print(wrap(printable(f"{name}: {question.rows}"), terminal_width()))
-        for name, question in zip(names, calibration.questions, strict=True):
-            if question.threshold is not None and question.threshold.threshold is not None:
-                print(_certificate(name, question.threshold, is_random=any(rows.kinds)))
-        for name, threshold in whole.items():
-            if threshold.threshold is not None:
-                print(_certificate(f"{name}, all labels", threshold, is_random=any(rows.kinds)))
+        of_rows = "random rows" if any(rows.kinds) else HALF
+        thresholds = [each.threshold for each in calibration.questions]
+        certified = zip(names, thresholds, strict=True)
+        of_all = ((f"{name}, all labels", threshold) for name, threshold in whole.items())
+        for name, found in (*certified, *of_all):
+            if found is not None and found.threshold is not None:
+                print(wrap(printable(f"{name} ({of_rows}): {found}"), terminal_width()))
         if comparison:
             print("\n" + comparison_text(comparison, list(random_rows), inputs, "random row"))
         if calibration.suspicious_labels:
             print(_suspicious_table(calibration.suspicious_labels, rows.places))
     if arguments.suspicious is not None:
-        _write_suspicious(arguments.suspicious, calibration.suspicious_labels, rows.places)
+        with Path(arguments.suspicious).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(_suspicious_rows(calibration.suspicious_labels, rows.places))
     return 0
 
 
@@ -355,33 +356,21 @@ def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int
     return 0
 
 
+def _suspicious_rows(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> list[list[Any]]:
+    """Return the labels that may be wrong as a table, below the names of its columns."""
+    rows: list[list[Any]] = [["place", "question", "given", "expected", "probability", "input"]]
+    for each in labels:
+        answers = text_of(each.given), text_of(each.expected)
+        rows.append([places[each.row], each.question, *answers, each.probability, each.input])
+    return rows
+
+
 def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> str:
-    rows = [["place", "question", "given", "expected", "probability", "input"]]
-    for each in labels[:MAX_ROWS]:
-        given, expected = text_of(each.given), text_of(each.expected)
-        text = printable(" ".join(each.input.split())[:MAX_INPUT])
-        rows.append(
-            [places[each.row], each.question, given, expected, f"{each.probability:.3f}", text]
-        )
-    head = f"{counted(len(labels), 'label')} may be wrong, the most suspicious first:"
-    return f"\n{head}\n{text_table(rows, left=6, width=terminal_width())}"
-
-
-def _write_suspicious(path: str, labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> None:
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["place", "question", "given", "expected", "probability", "input"])
-        for each in labels:
-            given, expected = text_of(each.given), text_of(each.expected)
-            table.writerow(
-                [places[each.row], each.question, given, expected, each.probability, each.input]
-            )
-
-
-def _certificate(name: str, threshold: CertifiedThreshold, *, is_random: bool) -> str:
-    rows = "random rows" if is_random else "the half of the rows that was not used for the fit"
-    text = f"{name} ({rows}): {threshold}"
-    return wrap(printable(text), terminal_width())
+    head, *rows = _suspicious_rows(labels[:MAX_ROWS], places)
+    for row in rows:
+        row[-2:] = f"{row[-2]:.3f}", printable(" ".join(row[-1].split())[:MAX_INPUT])
+    text = f"{counted(len(labels), 'label')} may be wrong, the most suspicious first:"
+    return f"\n{text}\n{text_table([head, *rows], left=6, width=terminal_width())}"
 
 
 def _facts(fitted: QuestionCalibration) -> dict[str, object]:

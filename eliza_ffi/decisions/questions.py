@@ -30,6 +30,8 @@ from ..errors import InvalidArgumentError, NotTextError
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from .answers import ChoiceAnswer, MultiLabelAnswer, PredicateAnswer, ScoreAnswer  # noqa: F401
+
     A = TypeVar("A", default=Any)
     Q = TypeVar("Q")
     V = TypeVar("V", bound="str | bool | Enum", default=Any)
@@ -112,8 +114,12 @@ class Level:
         _check_text("a description", self.description)
 
 
+class Asks(Generic[A]):
+    """A question whose answer has the type `A`."""
+
+
 @dataclass(frozen=True)
-class Predicate:
+class Predicate(Asks["PredicateAnswer"]):
     """Ask whether a statement about the input is true.
 
     >>> Predicate("Is the writer angry?", name="angry").instructions
@@ -155,7 +161,7 @@ class Predicate:
 
 
 @dataclass(frozen=True)
-class Choice(Generic[V]):
+class Choice(Asks["ChoiceAnswer[V]"], Generic[V]):
     """Ask which option fits the input best.
 
     >>> Choice("Which team?", {"billing": "payments", "login": "passwords"}, name="team").name
@@ -279,7 +285,7 @@ class Choice(Generic[V]):
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Asks["ScoreAnswer"]):
     """Ask for a position on a scale.
 
     >>> len(Score("How urgent is it?", ["low", "normal", "high"]).levels)
@@ -319,7 +325,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class MultiLabel(Generic[V]):
+class MultiLabel(Asks["MultiLabelAnswer[V]"], Generic[V]):
     """Ask which labels fit the input. Each label is asked as a predicate of its own.
 
     >>> len(MultiLabel("What is it about?", ["parcels", "money"]).labels)

@@ -33,10 +33,10 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,6 +89,8 @@ from .scoring import (
     with_unseen,
 )
 from .self_training import SelfTraining
+
+T = TypeVar("T")
 
 CalibrationMethod = Literal[
     "none",
@@ -595,12 +597,17 @@ class Calibration(JsonFields):
             If the file cannot be read; :class:`~eliza_ffi.errors.MissingFileError` if it does not
             exist.
         """
-        check_file(check_path("path", path), "a calibration")
-        raw = Path(path).read_bytes()
-        try:
-            return cls.from_text(raw)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{path} is not a usable calibration: {error}") from error
+        return read_file(path, "calibration", cls.from_text)
+
+
+def read_file(path: str | os.PathLike[str], what: str, read: Callable[[bytes], T]) -> T:
+    """Read a file with a function of its content; errors name the file, and `what` it is not."""
+    check_file(check_path("path", path), f"a {what}")
+    raw = Path(path).read_bytes()
+    try:
+        return read(raw)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{path} is not a usable {what}: {error}") from error
 
 
 def replace_file(target: Path, text: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from ..checks import check_file, check_kind, check_number, check_path, check_several, wrong
+from ..checks import check_kind, check_number, check_path, check_several, wrong
 from ..decisions.answers import Decision, DecisionUsage, answer_of, collect, expand, parts_of
 from ..decisions.examples import UNLABELLED, named_questions, read_examples
 from ..decisions.fingerprint import fingerprint_once
@@ -37,7 +37,7 @@ from ..session.batches import kept_or_raised, run_many
 from ..session.requests import check_prompts
 from ..session.task import Task
 from ..structured.json_text import json_text, read_json
-from .calibration import CASCADE_FORMAT, Calibration, asked_question, replace_file
+from .calibration import CASCADE_FORMAT, Calibration, asked_question, read_file, replace_file
 from .comparing import only_compares
 from .deciding import DecisionPlan, plan_of
 from .json_fields import Count, JsonFields, Share
@@ -135,16 +135,14 @@ class CascadeCalibration(JsonFields):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CascadeCalibration:
         """Read a file that :meth:`save` wrote; raise InvalidArgumentError if it is damaged."""
-        check_file(check_path("path", path), "a calibration of a cascade")
-        try:
-            content: Any = read_json(Path(path).read_text(encoding="utf-8"))
+
+        def read(raw: bytes) -> CascadeCalibration:
+            content = read_json(raw.decode("utf-8", "replace"))
             if not isinstance(content, dict) or content.pop("format", None) != CASCADE_FORMAT:
                 raise InvalidArgumentError(f"the field 'format' must be {CASCADE_FORMAT!r}")
             return cls.from_dict(content)
-        except (UnicodeDecodeError, InvalidArgumentError) as error:
-            raise InvalidArgumentError(
-                f"{path} is not a usable calibration of a cascade: {error}"
-            ) from error
+
+        return read_file(path, "calibration of a cascade", read)
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,6 +110,8 @@ LABEL_DEVIATIONS = 1.0
 """Without right answers, a label fits an input if its similarity is so many standard deviations
 above its mean."""
 
+HALF = "the half of the rows that was not used for the fit"
+
 MIN_TAUGHT = 20
 """The minimum number of labelled examples to change answers that rows without labels taught."""
 
@@ -1022,7 +1024,7 @@ def _nothing_certified(name: str, found: CertifiedThreshold | None, is_half: boo
         return []
     if not is_half:
         return [f"{name} (random rows): {found}"]
-    half = f"{name} (the half of the rows that was not used for the fit): {found}"
+    half = f"{name} ({HALF}): {found}"
     if found.needed is None:
         return [half]
     in_all = f"{2 * found.needed:,} rows in all, because half of them are for the fit"
