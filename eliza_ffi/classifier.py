@@ -62,8 +62,8 @@ class Classifier:
     - With at least 20 labelled texts, :meth:`fit` fits a calibration, which is usually a linear
       head on the model's hidden states. See :func:`eliza_ffi.learning.calibrate`.
     - With fewer texts, :meth:`fit` puts them into the prompt as examples.
-    - Texts whose label is None teach the model as well, if there are at least 60 of them or no
-      labels at all.
+    - Texts with the label None teach the model, too, if there are at least 60 of them, or no
+      labels.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Classifier:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without open models; :meth:`_model` opens them again.
 
-        So scikit-learn can pass the classifier to its worker processes (``n_jobs``).
+        scikit-learn can then pass the classifier to its worker processes (``n_jobs``).
         """
         state = {name: value for name, value in vars(self).items() if name != "_opened"}
         if isinstance(self.model, Model):
@@ -541,7 +541,7 @@ def _label_from(written: Any) -> Any:
 
 
 def _kind(label: Any) -> Any:
-    """Return what kind of label it is; numbers of all types are equal to each other."""
+    """Return the kind of a label: its enum, str, or float for all numbers."""
     if isinstance(label, Enum):
         return type(label)
     return str if isinstance(label, str) else float

@@ -5,7 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from ..decisions.answers import Answer, Decision, MultiLabelAnswer, PredicateAnswer, ScoreAnswer
+from ..decisions.answers import (
+    Answer,
+    Decision,
+    MultiLabelAnswer,
+    PredicateAnswer,
+    ScoreAnswer,
+    pairs_of,
+)
 from ..decisions.questions import Question, text_of
 from ..terminal import bar, counted, headline, printable, text_table, wrap
 
@@ -71,15 +78,11 @@ def _answer_text(answer: Answer) -> str:
 
 def _bars(answer: Answer, width: int) -> str:
     """Return a line for each option: levels in their order, others sorted by probability."""
+    shown = [(text_of(value), probability) for value, probability in pairs_of(answer)]
     if isinstance(answer, PredicateAnswer):
         shown = list(zip(("yes", "no"), answer.distribution, strict=True))
-    elif isinstance(answer, ScoreAnswer):
-        shown = list(answer.levels)
-    elif isinstance(answer, MultiLabelAnswer):
-        each = [(text_of(value), found.probability) for value, found in answer.answers]
-        shown = sorted(each, key=lambda option: option[1], reverse=True)
-    else:
-        shown = [(text_of(value), probability) for value, probability in answer.ranked()]
+    elif not isinstance(answer, ScoreAnswer):
+        shown.sort(key=lambda option: option[1], reverse=True)
     more = shown[MAX_OPTIONS_SHOWN:] if len(shown) > MAX_OPTIONS_SHOWN + 1 else []
     shown = shown[: len(shown) - len(more)]
     lines = bar_lines(shown, width)

@@ -576,7 +576,7 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
     elif isinstance(answer, ChoiceAnswer):
         texts = [text_of(value) for value, _ in answer.options if not isinstance(value, bool)]
         fields = {"type": "choice", "choice": value_text(answer.choice, texts)}
-        fields["probabilities"] = {value_text(value, texts): p for value, p in answer.options}
+        fields["probabilities"] = by_text(answer)
         fields["confidence"] = answer.confidence
     else:
         fields = {"type": "score", "score": answer.score}
@@ -603,6 +603,22 @@ def _extras(answer: Answer) -> dict[str, Any]:
     if answer.passages is not None:
         fields["passages"] = list(map(vars, answer.passages))
     return fields
+
+
+def pairs_of(answer: Answer) -> list[tuple[Any, float]]:
+    """Return the values of an answer, or the labels of its levels, with their probabilities."""
+    if isinstance(answer, PredicateAnswer):
+        return list(zip((True, False), answer.distribution, strict=True))
+    if isinstance(answer, MultiLabelAnswer):
+        return list(answer.probabilities.items())
+    return list(answer.levels if isinstance(answer, ScoreAnswer) else answer.options)
+
+
+def by_text(answer: Answer) -> dict[str, float]:
+    """Return the probabilities of an answer by the texts of its values."""
+    pairs = pairs_of(answer)
+    texts = [text_of(value) for value, _ in pairs if not isinstance(value, bool)]
+    return {value_text(value, texts): p for value, p in pairs}
 
 
 def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:

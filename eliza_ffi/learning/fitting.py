@@ -101,14 +101,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("eliza_ffi")
 
 MIN_REPEATS, MAX_REPEATED = 3, 0.05
-"""An input is conspicuous if it has at least so many copies, and a larger share of the examples."""
+"""Warn of an input with at least this many copies, and a larger share of the examples than this."""
 
 SIGNIFICANCE = 0.05
 """Warn of wrong answers of an option if chance explains them with at most this probability."""
 
 LABEL_DEVIATIONS = 1.0
-"""Without right answers, a label fits an input if its similarity is so many standard deviations
-above its mean."""
+"""Without right answers, a label fits an input if its similarity is this many standard deviations
+above the mean."""
 
 HALF = "the half of the rows that was not used for the fit"
 
@@ -406,8 +406,8 @@ def calibrate(
 class _Scored:
     """Hold the scores of a question's options for some examples, and the right options.
 
-    Examples with the same input have the same number in `groups`. `heads` has what to fit a head
-    to with the cost of each.
+    Examples with the same input have the same number in `groups`. `heads` has the groups of
+    features to fit a head to, with their costs.
     """
 
     name: str
@@ -454,14 +454,14 @@ class _Scored:
         )
 
     def taught(self, learned: SelfTraining) -> _Scored:
-        """Return the same with one source: the own answers, improved by what rows taught."""
+        """Replace all sources by one: the model's own answers, improved by what the rows taught."""
         heads = {
             Group(each.features, min(each.n_sources, 1)): self.heads[each] for each in self.heads
         }
         return replace(self, heads=heads, learned=learned)
 
     def with_features(self, features: Sequence[Feature]) -> _Scored:
-        """Return the same with only some features, for a calibration that needs these."""
+        """Return a copy with only these features."""
         every = features_of(self.heads)
         places = [every.index(each) for each in features]
         scores = [
@@ -634,7 +634,7 @@ def _with_familiarity(
     cache: CacheOptions | None,
     score_cache: ScoreCache | None,
 ) -> list[QuestionCalibration]:
-    """Add to each head what marks inputs that are unlike its examples."""
+    """Add the familiarity of each head, which marks inputs that are unlike its examples."""
     features = tuple(() if each.head is None else each.head.features for each in fitted)
     others, _ = ask_examples(
         model,
@@ -1019,7 +1019,7 @@ def _repeats(name: str, inputs: Sequence[Any], groups: NDArray[np.intp]) -> list
 
 
 def _nothing_certified(name: str, found: CertifiedThreshold | None, is_half: bool) -> list[str]:
-    """Return a warning if no threshold was certified, with the number of examples that would do."""
+    """Return a warning if no threshold was certified, with the number of examples it needs."""
     if found is None or found.threshold is not None:
         return []
     if not is_half:
@@ -1059,7 +1059,7 @@ def _wanted_hidden(
 
 
 def heads_of(model: Any, n_sources: int = 0) -> list[Group]:
-    """Return what heads are fitted to, given the number of other sources.
+    """Return the groups of features to fit heads to, with up to `n_sources` other sources.
 
     Each group of states is tried alone, and those that need the whole prompt also together with all
     sources, because the options' scores cost nothing more then. An encoder's embedding is one more
@@ -1091,7 +1091,7 @@ def _costs(
     inputs: Sequence[Any],
     features: tuple[Feature, ...],
 ) -> dict[Group, float]:
-    """Return what heads are fitted to with what each costs, relative to a decision without one."""
+    """Return the groups of features to try, with costs relative to a decision without a head."""
     if not features:
         return {}
     if len(features) < 2 and not only_compares(model.session):
@@ -1123,14 +1123,14 @@ def _may_learn(model: Any, question: AskedQuestion, has_label: NDArray[np.bool_]
 
 
 def can_learn_from_rows(model: Any, settings: PromptSettings) -> bool:
-    """Return whether a model has states to learn from rows without right answers."""
+    """Return whether a model returns the states that learning without right answers needs."""
     return bool(_features_for(model, settings))
 
 
 def features_of_rows(
     model: Any, questions: Sequence[AskedQuestion], settings: PromptSettings
 ) -> tuple[Feature | None, ...]:
-    """Return what each question can learn from without right answers; None if it cannot learn.
+    """Return the feature that each question can learn from without right answers, or None.
 
     The levels of a score, and more than 255 options, do not form groups of rows.
     """
@@ -1209,7 +1209,7 @@ def _features_for(model: Any, settings: PromptSettings) -> tuple[Feature, ...]:
 
 
 def _counts(targets: NDArray[np.intp], n_options: int) -> NDArray[np.intp]:
-    """Return how many examples each option is the right answer to."""
+    """Count the examples of each right option."""
     return np.bincount(targets[targets != UNLABELLED], minlength=n_options)
 
 

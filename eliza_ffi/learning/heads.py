@@ -60,7 +60,7 @@ RIDGE_UNIT = 0.1
 
 
 class Group(NamedTuple):
-    """What a head is fitted to: some features, and the first of the other sources."""
+    """The features of a head, and how many of the other sources are added to it."""
 
     features: tuple[Feature, ...]
     n_sources: int = 0
@@ -129,8 +129,8 @@ def fit_head(
 ) -> HeadFit:
     """Fit a head to features of labelled examples, shape [n_features, n, n_embd].
 
-    `groups` has what to try with the cost of each. The rows are the features of all groups, in the
-    order of :func:`features_of`. `copies` are as in :func:`folds_of`. `sources` has
+    `groups` has the groups to try, with their costs. The rows are the features of all groups, in
+    the order of :func:`features_of`. `copies` are as in :func:`folds_of`. `sources` has
     log-probabilities, shape [n_sources, n, n_options]. Without them, the head hardly ever selects
     an option without an example.
     """

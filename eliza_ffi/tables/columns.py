@@ -15,8 +15,8 @@ from ..decisions.answers import (
     ChoiceAnswer,
     Decision,
     MultiLabelAnswer,
-    PredicateAnswer,
     ScoreAnswer,
+    by_text,
     name_of,
 )
 from ..decisions.questions import (
@@ -25,10 +25,7 @@ from ..decisions.questions import (
     Predicate,
     Question,
     Score,
-    Value,
     plain_value,
-    text_of,
-    value_text,
 )
 from ..errors import InvalidArgumentError
 from ..evidence.calibration import Calibration
@@ -249,20 +246,7 @@ def answer_parts(answer: Answer) -> dict[str, Any]:
         if isinstance(answer, ScoreAnswer):
             parts["_label"] = answer.label
     parts |= {"_certified": answer.certified, "_unfamiliar": answer.unfamiliar}
-    return parts | {"_probabilities": _probabilities(answer)}
-
-
-def _probabilities(answer: Answer) -> dict[str, float]:
-    if isinstance(answer, PredicateAnswer):
-        return dict(zip(("true", "false"), answer.distribution, strict=True))
-    if isinstance(answer, ScoreAnswer):
-        return dict(answer.levels)
-    if isinstance(answer, ChoiceAnswer):
-        pairs: list[tuple[Value, float]] = list(answer.options)
-    else:
-        pairs = [(label, each.probability) for label, each in answer.answers]
-    texts = [text_of(value) for value, _ in pairs if not isinstance(value, bool)]
-    return {value_text(value, texts): probability for value, probability in pairs}
+    return parts | {"_probabilities": by_text(answer)}
 
 
 def _answer_type(question: Question) -> str:
