@@ -211,7 +211,7 @@ class ModelSource:
         self,
         questions: Sequence[Question],
         fitted: Mapping[str, Any] | None,
-        given: Any,
+        input: Any,
         timeout: float | None,
     ) -> Reading:
         """Read one input in an event loop; cancelling the task ends the request."""
@@ -223,7 +223,7 @@ class ModelSource:
             def keep(found: Sequence[Any], _: Any) -> None:
                 said.append(found)
 
-            return question_task(model, given, questions, settings, timeout, on_scores=keep)
+            return question_task(model, input, questions, settings, timeout, on_scores=keep)
 
         with self.open() as model:
             task = await model.session.helpers.run(prepare, model)
@@ -264,12 +264,12 @@ def _read(
     begin = time.process_time()
 
     def task(numbered: tuple[int, Any]) -> Any:
-        place, given = numbered
+        place, input = numbered
 
         def keep(found: Sequence[Any], _: Any) -> None:
             logs[place] = found
 
-        return decision_task(session, given, plan, at_once=max_concurrency, on_scores=keep)
+        return decision_task(session, input, plan, at_once=max_concurrency, on_scores=keep)
 
     found = run_many(
         plan.question_plan.ahead(enumerate(inputs), lambda each: each[1]),
@@ -308,10 +308,10 @@ class FunctionSource:
         yield partial(self._read, questions), {"source": self.name, "prompts": {}}
 
     async def read_async(
-        self, questions: Sequence[Question], fitted: Any, given: Any, timeout: float | None
+        self, questions: Sequence[Question], fitted: Any, input: Any, timeout: float | None
     ) -> Reading:
         """Call the function on a thread."""
-        (found,) = await asyncio.to_thread(self._read, questions, [given])
+        (found,) = await asyncio.to_thread(self._read, questions, [input])
         reading: Reading = found
         return reading
 
@@ -559,15 +559,15 @@ class Cascade:
                 for i, each in enumerate(found)
                 if isinstance(each, list) and (not each or plan.is_open([a.said for a in each]))
             ]
-            given = [inputs[i] for i in places]
+            open_inputs = [inputs[i] for i in places]
 
             def failed(i: int, error: Exception, places: Sequence[int] = places) -> Any:
                 return on_error(places[i], error)
 
             if not places:
                 break
-            with source.opened(plan.questions, plan.fitted(stage), given) as (read, _):
-                for i, one in zip(places, read(given, on_error=failed, **more), strict=True):
+            with source.opened(plan.questions, plan.fitted(stage), open_inputs) as (read, _):
+                for i, one in zip(places, read(open_inputs, on_error=failed, **more), strict=True):
                     found[i] = [*found[i], one] if isinstance(one, Reading) else one
         return found
 
@@ -587,15 +587,15 @@ def as_cascade_calibration(calibration: Any) -> CascadeCalibration | None:
     return CascadeCalibration.load(calibration)
 
 
-def _source(given: Any) -> ModelSource | FunctionSource:
-    if isinstance(given, ModelSource | FunctionSource):
-        return given
-    model, settings = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+def _source(source: Any) -> ModelSource | FunctionSource:
+    if isinstance(source, ModelSource | FunctionSource):
+        return source
+    model, settings = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
     if hasattr(model, "session"):
         return ModelSource(model, settings)
-    if callable(given):
-        return FunctionSource(given)
-    raise wrong("each of sources", "a model, a pair of a model and settings, or a function", given)
+    if callable(source):
+        return FunctionSource(source)
+    raise wrong("each of sources", "a model, a pair of a model and settings, or a function", source)
 
 
 def _sum(a: DecisionUsage, b: DecisionUsage) -> DecisionUsage:

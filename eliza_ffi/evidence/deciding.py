@@ -169,21 +169,21 @@ class DecideManyOptions(DecideSettings, total=False):
     return_exceptions: bool
 
 
-def can_abstain(given: Mapping[str, Any]) -> bool:
+def can_abstain(arguments: Mapping[str, Any]) -> bool:
     """Return whether a decision with these keyword arguments can abstain."""
-    return bool(given.get("min_probability")) or given.get("abstain") is not None
+    return bool(arguments.get("min_probability")) or arguments.get("abstain") is not None
 
 
-def refuse_input_prior(given: Mapping[str, Any]) -> None:
+def refuse_input_prior(arguments: Mapping[str, Any]) -> None:
     """Raise InvalidArgumentError for ``prior="inputs"``, which only many inputs together have."""
-    if isinstance(prior := given.get("prior"), str) and prior == "inputs":
+    if isinstance(prior := arguments.get("prior"), str) and prior == "inputs":
         raise InvalidArgumentError('prior="inputs" needs several inputs: use decide_many()')
 
 
 def _settings_runs(
     session: Session,
     questions: Sequence[Question],
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     method: str = "decide",
     inputs: Sequence[Any] | None = None,
 ) -> Generator[Run[Any], Any, Settings]:
@@ -198,18 +198,20 @@ def _settings_runs(
     """
     explains = ("explain",) if method in ("decide", "decide_many") else ()
     known = {*DecideSettings.__annotations__, *explains}
-    check_keywords(method, given, known, METHOD_KEYWORDS)
-    refuse_input_prior(given)
-    allowed_probability = check_flag("allowed_probability", given.get("allowed_probability", False))
-    min_probability = check_number("min_probability", given.get("min_probability", 0.0), 0, 1)
-    fitted = as_calibration(given.get("calibration"))
+    check_keywords(method, arguments, known, METHOD_KEYWORDS)
+    refuse_input_prior(arguments)
+    allowed_probability = check_flag(
+        "allowed_probability", arguments.get("allowed_probability", False)
+    )
+    min_probability = check_number("min_probability", arguments.get("min_probability", 0.0), 0, 1)
+    fitted = as_calibration(arguments.get("calibration"))
     calibration = None if fitted is None else in_other_words(fitted, questions)
-    scoring = scoring_of(calibration, given.get("scoring"))
+    scoring = scoring_of(calibration, arguments.get("scoring"))
     prompts = yield from prompt_settings_runs(
         session,
         questions,
-        {name: given[name] for name in PromptArguments.__annotations__ if name in given},
-        examples=given.get("examples"),
+        {name: arguments[name] for name in PromptArguments.__annotations__ if name in arguments},
+        examples=arguments.get("examples"),
         calibration=calibration,
         inputs=inputs,
     )
@@ -221,7 +223,7 @@ def _settings_runs(
             f"allowed_probability is not available for a decision model of type "
             f"{decision_model.type}, which has no labels"
         )
-    abstain = given.get("abstain")
+    abstain = arguments.get("abstain")
     if abstain is not None:
         check_one_of("abstain", abstain, ("risk",))
         if calibration is None or not calibration.can_certify:
@@ -229,8 +231,8 @@ def _settings_runs(
                 'abstain="risk" needs a calibration with a certified threshold for these '
                 "questions: pass risk= to calibrate()"
             )
-    think = given.get("think", 0)
-    cache = given.get("cache")
+    think = arguments.get("think", 0)
+    cache = arguments.get("cache")
     stream = {} if cache is None else {"cache": cache}
     think = check_whole("think", think, 0)
     if think:
@@ -245,7 +247,7 @@ def _settings_runs(
             raise InvalidArgumentError(
                 "think must be 0 for an encoder or a reranker, which cannot generate text"
             )
-    explain = check_flag("explain", given.get("explain", False))
+    explain = check_flag("explain", arguments.get("explain", False))
     if explain:
         _check_explicable(questions, think)
     recentring = None
@@ -310,9 +312,9 @@ def _recentring_runs(
     recentring = Recentring(calibration)
     hidden = replace(wanted, is_scored=(False,) * len(named))
     plan = QuestionPlan(session, [question for _, question in named], prompts, hidden=hidden)
-    for i, given in enumerate(inputs):
+    for i, input in enumerate(inputs):
         try:
-            request = plan.about(session, given)
+            request = plan.about(session, input)
             result = yield score_run(session, request.args)
         except ElizaError as error:
             if not is_of_row(error):
@@ -355,7 +357,7 @@ class DecisionPlan:
     def runs(
         self,
         session: Session,
-        given: Any,
+        input: Any,
         at_once: int | None = None,
         *,
         with_mass: bool = False,
@@ -372,8 +374,8 @@ class DecisionPlan:
         if recentring is not None:
             calibration = recentring.calibration  # the same for the whole decision
         with_mass = with_mass or self.settings.allowed_probability
-        passages = self._passages(given) if self.settings.explain else []
-        results, found = yield from self._scored(session, given, passages, with_mass, at_once)
+        passages = self._passages(input) if self.settings.explain else []
+        results, found = yield from self._scored(session, input, passages, with_mass, at_once)
         by_text = [
             [self._read(place, scores, calibration) for place, scores in enumerate(each)]
             for each in found
@@ -387,7 +389,7 @@ class DecisionPlan:
             seconds=time.perf_counter() - start,
         )
         if recentring is not None:
-            recentring.add(input_text(given), read)
+            recentring.add(input_text(input), read)
         if on_scores is not None:
             on_scores(logs, read)
         pairs = enumerate(zip(read, logs, strict=True))
@@ -404,25 +406,25 @@ class DecisionPlan:
         decision = Decision(tuple(answers), usage, self.settings.is_calibrated)
         return decision, [getattr(scores, "allowed_probability", None) for scores in read]
 
-    def _passages(self, given: Any) -> list[Cut]:
-        if not self.question_plan.takes_json or isinstance(given, str):
-            return cuts(given)
-        raise wrong("input", "a string to explain the answers of a decision model", given)
+    def _passages(self, input: Any) -> list[Cut]:
+        if not self.question_plan.takes_json or isinstance(input, str):
+            return cuts(input)
+        raise wrong("input", "a string to explain the answers of a decision model", input)
 
     def _scored(
         self,
         session: Session,
-        given: Any,
+        input: Any,
         passages: Sequence[Cut],
         with_mass: bool,
         at_once: int | None,
     ) -> Generator[Run[ScoreResult], ScoreResult, tuple[list[ScoreResult], list[Scores]]]:
         """Yield the runs that score an input, and the input without each of its passages."""
-        request = self.question_plan.about(session, given, allowed_probability=with_mass)
+        request = self.question_plan.about(session, input, allowed_probability=with_mass)
         yield from self.question_plan.prior_runs(session)
         rests = [each.rest for each in passages]
         if rests and self.question_plan.can_share:
-            texts = [input_text(given), *rests]
+            texts = [input_text(input), *rests]
             args, read = self.question_plan.about_each(
                 session, texts, allowed_probability=with_mass
             )
@@ -430,7 +432,7 @@ class DecisionPlan:
             return [result], read(result)
         results: list[ScoreResult] = []
         found: list[Scores] = []
-        for each in self.question_plan.ahead([given, *rests], lambda text: text):
+        for each in self.question_plan.ahead([input, *rests], lambda text: text):
             if results:
                 request = self.question_plan.about(session, each)
             results.append((yield score_run(session, request.args, at_once)))
@@ -516,9 +518,9 @@ class DecisionPlan:
                 names.append(name_of(question.name, i))
         return names
 
-    def texts(self, session: Session, given: Any) -> list[str]:
+    def texts(self, session: Session, input: Any) -> list[str]:
         """Return the texts of the prompts, one for each question and order."""
-        return QuestionPlan(session, self.every, self.settings.prompts).texts(session, given)
+        return QuestionPlan(session, self.every, self.settings.prompts).texts(session, input)
 
 
 def _effects(
@@ -545,23 +547,23 @@ def never_certified_text(names: Sequence[str]) -> str:
 def plan_runs(
     session: Session,
     questions: Any,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     method: str = "decide",
     inputs: Iterable[Any] | None = None,
 ) -> Generator[Run[Any], Any, DecisionPlan]:
     """Return the plan of a decision, which is kept for the next one with equal arguments.
 
-    `given` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
+    `arguments` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
     asked about several. Yields the runs that the settings need.
     """
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     asked = as_questions(questions)
 
-    key = None if inputs is not None else _key(session, asked, given)
+    key = None if inputs is not None else _key(session, asked, arguments)
     known = None if key is None else _known_plans(session).find((method, *key))
     if known is None:
         sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
-        settings = yield from _settings_runs(session, asked, given, method, sample)
+        settings = yield from _settings_runs(session, asked, arguments, method, sample)
         plan = DecisionPlan(session, asked, settings)
         if inputs is not None and (names := plan.never_certified()):
             logger.warning("%s: %s", method, never_certified_text(names))
@@ -576,30 +578,32 @@ plan_of = run_on_this_thread(plan_runs)
 
 
 def _key(
-    session: Session, asked: tuple[Question, ...], given: Mapping[str, Any]
+    session: Session, asked: tuple[Question, ...], arguments: Mapping[str, Any]
 ) -> tuple[Hashable, ...] | None:
     """Return what a plan depends on.
 
     None if it depends on files, cannot be compared, or has too many prompts to keep.
     """
-    depends_on_file = isinstance(given.get("calibration"), str | os.PathLike)
-    if depends_on_file or given.get("examples") is not None:
+    depends_on_file = isinstance(arguments.get("calibration"), str | os.PathLike)
+    if depends_on_file or arguments.get("examples") is not None:
         return None
     if decision_model_of(session) is not None:  # it also depends on the sources of the questions
         return None
-    orders = given.get("orders")
+    orders = arguments.get("orders")
     if orders is None:
-        orders = getattr(given.get("calibration"), "orders", 1)
+        orders = getattr(arguments.get("calibration"), "orders", 1)
     n_asked = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in asked])
     options = [option for each in asked for option in values_of(each)]
     is_large = len(options) > MAX_OPTIONS
     if is_large or not isinstance(orders, int) or n_asked * orders > MAX_PROMPTS:
         return None
     # The plan holds its calibration, so no other one has the same id.
-    values = [id(value) if isinstance(value, Calibration) else value for value in given.values()]
+    values = [
+        id(value) if isinstance(value, Calibration) else value for value in arguments.values()
+    ]
     second = int(time.time()) if _reads_clock(session) else None
     # True differs from 1, and a member of an enumeration from the string that it is equal to.
-    key = (asked, second, *given, *map(type, (*options, *given.values())), *values)
+    key = (asked, second, *arguments, *map(type, (*options, *arguments.values())), *values)
     try:
         hash(key)
     except TypeError:

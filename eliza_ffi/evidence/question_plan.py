@@ -219,13 +219,13 @@ class QuestionPlan:
         ]
 
     def about(
-        self, session: Session, given: Any, *, allowed_probability: bool = False
+        self, session: Session, input: Any, *, allowed_probability: bool = False
     ) -> QuestionRequest:
         """Return the request about an input for :func:`~eliza_ffi.decisions.input_text`."""
         _ = session.ctx  # raises if the model is closed or belongs to the parent process
         if self._model is not None:
-            return self._about_by_model(session, self._model, given, allowed_probability)
-        text = input_text(given)
+            return self._about_by_model(session, self._model, input, allowed_probability)
+        text = input_text(input)
         readers = self._readers
         tokens = tokens_of_prompts(session, text, [each.prompt for each in readers.values()])
         wanted = {
@@ -353,10 +353,10 @@ class QuestionPlan:
         return tuple(found)
 
     def _about_by_model(
-        self, session: Session, model: DecisionModel, given: Any, allowed_probability: bool
+        self, session: Session, model: DecisionModel, input: Any, allowed_probability: bool
     ) -> QuestionRequest:
         """Return the request in a decision model's own format, whose template takes JSON."""
-        asked = model.ask(self._asked, given)
+        asked = model.ask(self._asked, input)
         every = [prompt for question in asked for prompt in question.prompts]
         if model.marked is not None:
             prompts = [
@@ -370,11 +370,11 @@ class QuestionPlan:
         args = ScoreArgs([prompt], allowed_probability=allowed_probability)
         return QuestionRequest(args, partial(_model_scores, asked))
 
-    def texts(self, session: Session, given: Any) -> list[str]:
+    def texts(self, session: Session, input: Any) -> list[str]:
         """Return the text of the prompts, including control tokens, for inspection."""
         return [
             session.detokenize([*prompt.generation.prompt_tokens, *tokens], unparse_special=True)
-            for prompt in self.about(session, given).args.prompts
+            for prompt in self.about(session, input).args.prompts
             for tokens in ([ending.tokens for ending in prompt.endings] or [()])
         ]
 
@@ -470,9 +470,9 @@ def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
     Over all rotations each option is at each position equally often. The levels of a score are
     ranked, so a score has only the first two orders.
     """
-    given = tuple(range(option_count(question)))
-    ways = (given, given[::-1])
-    rotations = range(1 if isinstance(question, Score) else len(given))
+    own = tuple(range(option_count(question)))
+    ways = (own, own[::-1])
+    rotations = range(1 if isinstance(question, Score) else len(own))
     every = (way[k:] + way[:k] for k in rotations for way in ways)
     return list(itertools.islice(dict.fromkeys(itertools.islice(every, 2 * n)), n))
 

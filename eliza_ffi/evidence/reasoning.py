@@ -36,7 +36,7 @@ HEAD = "Reasoning:"
 
 def decision_task(
     session: Session,
-    given: Any,
+    input: Any,
     plan: DecisionPlan,
     timeout: float | None = None,
     at_once: int | None = None,
@@ -47,12 +47,12 @@ def decision_task(
 
     `at_once` and `on_scores` are as for :meth:`.DecisionPlan.runs`; `doubts` counts the answer.
     """
-    return Task(session, _runs(session, given, plan, at_once, doubts, on_scores), timeout)
+    return Task(session, _runs(session, input, plan, at_once, doubts, on_scores), timeout)
 
 
 def question_task(
     model: Any,
-    given: Any,
+    input: Any,
     questions: Any,
     settings: Mapping[str, Any],
     timeout: float | None = None,
@@ -66,26 +66,26 @@ def question_task(
 
     def runs() -> Generator[Run[Any], Any, Decision]:
         plan = yield from plan_runs(model.session, questions, settings)
-        return (yield from _runs(model.session, given, plan, on_scores=on_scores))
+        return (yield from _runs(model.session, input, plan, on_scores=on_scores))
 
     return Task(model.session, runs(), timeout)
 
 
 def prompts_task(
-    model: Any, given: Any, questions: Any, settings: Mapping[str, Any]
+    model: Any, input: Any, questions: Any, settings: Mapping[str, Any]
 ) -> Task[list[str]]:
     """Return the task that writes the prompts of :func:`question_task`."""
 
     def runs() -> Generator[Run[Any], Any, list[str]]:
         plan = yield from plan_runs(model.session, questions, settings, "decision_prompts")
-        return plan.texts(model.session, given)
+        return plan.texts(model.session, input)
 
     return Task(model.session, runs())
 
 
 def _runs(
     session: Session,
-    given: Any,
+    input: Any,
     plan: DecisionPlan,
     at_once: int | None = None,
     doubts: Doubts | None = None,
@@ -94,10 +94,10 @@ def _runs(
     with_mass = doubts is not None and doubts.wants_mass()
     text = None
     if plan.settings.think:
-        text = (yield reasoning_run(session, given, plan)).text
-        given = with_reasoning(given, text)
+        text = (yield reasoning_run(session, input, plan)).text
+        input = with_reasoning(input, text)
     decision, masses = yield from plan.runs(
-        session, given, at_once, with_mass=with_mass, on_scores=on_scores
+        session, input, at_once, with_mass=with_mass, on_scores=on_scores
     )
     decision = replace(decision, reasoning=text)
     if doubts is not None:
@@ -114,10 +114,10 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
     return session.at_once(asked) if think else session.decisions_at_once(asked)
 
 
-def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Reasoning]:
+def reasoning_run(session: Session, input: Any, plan: DecisionPlan) -> Run[Reasoning]:
     """Return the run that lets the model reason about an input and its questions."""
-    plan.question_plan.about(session, given)  # checks the input before the model reasons
-    text = f"{input_text(given).strip()}\n\n{plan.questions_text}"
+    plan.question_plan.about(session, input)  # checks the input before the model reasons
+    text = f"{input_text(input).strip()}\n\n{plan.questions_text}"
     messages: Messages = [{"role": "user", "content": text}]
     try:
         prompt: Any = session.chat().tokens(messages)
@@ -133,5 +133,5 @@ def reasoning_run(session: Session, given: Any, plan: DecisionPlan) -> Run[Reaso
     return Run(session, steps, slot_id=request.slot_id)
 
 
-def with_reasoning(given: Any, reasoning: str) -> str:
-    return f"{input_text(given).strip()}\n\n{HEAD}\n{reasoning}"
+def with_reasoning(input: Any, reasoning: str) -> str:
+    return f"{input_text(input).strip()}\n\n{HEAD}\n{reasoning}"

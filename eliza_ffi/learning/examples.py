@@ -179,12 +179,12 @@ def ask_many(
     Task(session, plan.prior_runs(session)).run()
 
     def task(numbered: tuple[int, Any]) -> Task[Any]:
-        place, given = numbered
-        request = plan.about(session, given, allowed_probability=place < N_MASSES)
+        place, input = numbered
+        request = plan.about(session, input, allowed_probability=place < N_MASSES)
         return Task(session, score_run(session, request.args), read=request.scores)
 
     return run_many(
-        enumerate(plan.ahead(inputs, lambda given: given)),
+        enumerate(plan.ahead(inputs, lambda input: input)),
         task,
         at_once=session.decisions_at_once(None),
         total=len(inputs),

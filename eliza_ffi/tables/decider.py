@@ -190,9 +190,9 @@ class RowDecider(Decider):
     def _input(self, row: TableRow) -> Any:
         return as_one_input(input_of(row, self.column))
 
-    def _use(self, given: Mapping[str, Any]) -> None:
+    def _use(self, arguments: Mapping[str, Any]) -> None:
         session, questions = self._model.session, self.questions
-        settings = settings_for(session, questions, given, inputs=self._sample)
+        settings = settings_for(session, questions, arguments, inputs=self._sample)
         if self._learns:
             settings = replace(settings, hidden=self._hidden(settings))
         self._plan = DecisionPlan(session, questions, settings)
