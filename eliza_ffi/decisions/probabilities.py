@@ -64,3 +64,9 @@ def tempered(log_probabilities: ArrayLike, temperature: float) -> Array:
             f"the temperature must be a finite number above 0, got {temperature!r}"
         )
     return log_softmax(np.asarray(log_probabilities, dtype=np.float64) / temperature)
+
+
+def adjusted(log_p: ArrayLike, log_baseline: ArrayLike | None, temperature: float = 1.0) -> Array:
+    """Divide probabilities by a baseline, if there is one, and apply a temperature."""
+    values = log_p if log_baseline is None else relative_to(log_p, log_baseline)
+    return tempered(values, temperature)

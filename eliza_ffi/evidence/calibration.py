@@ -60,7 +60,7 @@ from ..decisions.layout import (
     Shot,
     frame,
 )
-from ..decisions.probabilities import Array, Floats, log_softmax, relative_to, tempered
+from ..decisions.probabilities import Array, Floats, adjusted, log_softmax
 from ..decisions.prompt_settings import DEFAULT_PROMPT, OptionPrior, PromptSettings, WritePrompt
 from ..decisions.prompts import (
     ANSWER_STYLES,
@@ -262,9 +262,7 @@ class QuestionCalibration(JsonFields):
         if self.head is not None:
             values = self._of_head(self.head, scores, values)
             return with_unseen(values, own, dict(self.unseen))
-        if self.baseline is not None:
-            values = relative_to(values, self.baseline)
-        return tempered(values, self.temperature)
+        return adjusted(values, self.baseline, self.temperature)
 
     def sets_of(self, probabilities: Array) -> Sequence[Sequence[int]]:
         """Return the options that may be right, for each row; for a score, a range of levels."""

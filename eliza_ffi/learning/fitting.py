@@ -32,7 +32,7 @@ from ..checks import (
 from ..decisions.answers import name_of, parts_of
 from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
 from ..decisions.fingerprint import fingerprint_of
-from ..decisions.probabilities import Array, log_mean, relative_to, tempered
+from ..decisions.probabilities import Array, adjusted, log_mean
 from ..decisions.prompt_settings import PromptArguments, PromptSettings
 from ..decisions.prompts import AskedQuestion, input_text, option_count
 from ..decisions.questions import Choice, MultiLabel, Question, Score
@@ -543,22 +543,6 @@ class _Scored:
             return frequencies
         return None
 
-    def by(
-        self, method: CalibrationMethod, baseline: Array | None, weights: Array | None = None
-    ) -> Array:
-        """Return the log-probabilities before the temperature of a method is applied.
-
-        `weights` are those of the sources for the method ``"weights"``.
-        """
-        if weights is not None:
-            assert baseline is not None
-            weighted: Array = np.tensordot(weights, self.sources, 1)
-            return relative_to(weighted, baseline)
-        if method == "frequencies":
-            assert baseline is not None
-            return np.tile(baseline, (len(self.targets), 1))
-        return self.log_p if baseline is None else relative_to(self.log_p, baseline)
-
     def _finite(self, log_probabilities: Sequence[Array]) -> Array:
         values = np.array(log_probabilities)
         if not np.isfinite(values).all():
@@ -578,7 +562,11 @@ class _Fit:
 
     def of(self, scored: _Scored, method: CalibrationMethod) -> Array:
         """Return the log-probabilities, shape [n, n_options]."""
-        return tempered(scored.by(method, self.baseline, self.weights), self.temperature)
+        if method == "frequencies" and self.baseline is not None:
+            return np.tile(self.baseline, (len(scored.targets), 1))
+        weights = self.weights
+        values = scored.log_p if weights is None else np.tensordot(weights, scored.sources, 1)
+        return adjusted(values, self.baseline, self.temperature)
 
 
 def _fit(scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]) -> _Fit:
@@ -590,8 +578,8 @@ def _fit(scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]) ->
     if not method.endswith("temperature"):
         return _Fit(baseline)
     rows = rows & (scored.targets != UNLABELLED)
-    temperature = fit_temperature(scored.by(method, baseline)[rows], scored.targets[rows])
-    return _Fit(baseline, temperature)
+    log_p = _Fit(baseline).of(scored, method)[rows]
+    return _Fit(baseline, fit_temperature(log_p, scored.targets[rows]))
 
 
 def _fit_best(
