@@ -26,9 +26,15 @@ from .checks import (
 from .choices.label_set import ChoiceResult, as_label_set
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
-from .decisions.answers import Decision
+from .decisions.answers import (
+    ChoiceAnswer,
+    Decision,
+    MultiLabelAnswer,
+    PredicateAnswer,
+    ScoreAnswer,
+)
 from .decisions.prompts import check_one_input
-from .decisions.questions import A, Asks, Questions, values_of
+from .decisions.questions import Choice, MultiLabel, Predicate, Questions, Score, V, values_of
 from .decisions.wire import as_questions
 from .evidence.certificates import inner_fraction
 from .evidence.deciding import (
@@ -965,8 +971,20 @@ class Model:
 
     @overload
     def decide(
-        self, input: Any, questions: Questions[Asks[A]], **settings: Unpack[DecideOptions]
-    ) -> Decision[A]: ...
+        self, input: Any, questions: Questions[Predicate], **settings: Unpack[DecideOptions]
+    ) -> Decision[PredicateAnswer]: ...
+    @overload
+    def decide(
+        self, input: Any, questions: Questions[Choice[V]], **settings: Unpack[DecideOptions]
+    ) -> Decision[ChoiceAnswer[V]]: ...
+    @overload
+    def decide(
+        self, input: Any, questions: Questions[Score], **settings: Unpack[DecideOptions]
+    ) -> Decision[ScoreAnswer]: ...
+    @overload
+    def decide(
+        self, input: Any, questions: Questions[MultiLabel[V]], **settings: Unpack[DecideOptions]
+    ) -> Decision[MultiLabelAnswer[V]]: ...
     @overload
     def decide(
         self, input: Any, questions: Any, **settings: Unpack[DecideOptions]
@@ -1067,9 +1085,30 @@ class Model:
     def decide_many(
         self,
         inputs: Iterable[Any],
-        questions: Questions[Asks[A]],
+        questions: Questions[Predicate],
         **settings: Unpack[DecideManyOptions],
-    ) -> list[Decision[A]]: ...
+    ) -> list[Decision[PredicateAnswer]]: ...
+    @overload
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Questions[Choice[V]],
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Decision[ChoiceAnswer[V]]]: ...
+    @overload
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Questions[Score],
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Decision[ScoreAnswer]]: ...
+    @overload
+    def decide_many(
+        self,
+        inputs: Iterable[Any],
+        questions: Questions[MultiLabel[V]],
+        **settings: Unpack[DecideManyOptions],
+    ) -> list[Decision[MultiLabelAnswer[V]]]: ...
     @overload
     def decide_many(
         self, inputs: Iterable[Any], questions: Any, **settings: Unpack[DecideManyOptions]

@@ -30,8 +30,6 @@ from ..errors import InvalidArgumentError, NotTextError
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from .answers import ChoiceAnswer, MultiLabelAnswer, PredicateAnswer, ScoreAnswer  # noqa: F401
-
     A = TypeVar("A", default=Any)
     Q = TypeVar("Q")
     V = TypeVar("V", bound="str | bool | Enum", default=Any)
@@ -114,12 +112,8 @@ class Level:
         _check_text("a description", self.description)
 
 
-class Asks(Generic[A]):
-    """A question whose answer has the type `A`."""
-
-
 @dataclass(frozen=True)
-class Predicate(Asks["PredicateAnswer"]):
+class Predicate:
     """Ask whether a statement about the input is true.
 
     >>> Predicate("Is the writer angry?", name="angry").instructions
@@ -161,7 +155,7 @@ class Predicate(Asks["PredicateAnswer"]):
 
 
 @dataclass(frozen=True)
-class Choice(Asks["ChoiceAnswer[V]"], Generic[V]):
+class Choice(Generic[V]):
     """Ask which option fits the input best.
 
     >>> Choice("Which team?", {"billing": "payments", "login": "passwords"}, name="team").name
@@ -285,7 +279,7 @@ class Choice(Asks["ChoiceAnswer[V]"], Generic[V]):
 
 
 @dataclass(frozen=True)
-class Score(Asks["ScoreAnswer"]):
+class Score:
     """Ask for a position on a scale.
 
     >>> len(Score("How urgent is it?", ["low", "normal", "high"]).levels)
@@ -325,7 +319,7 @@ class Score(Asks["ScoreAnswer"]):
 
 
 @dataclass(frozen=True)
-class MultiLabel(Asks["MultiLabelAnswer[V]"], Generic[V]):
+class MultiLabel(Generic[V]):
     """Ask which labels fit the input. Each label is asked as a predicate of its own.
 
     >>> len(MultiLabel("What is it about?", ["parcels", "money"]).labels)
