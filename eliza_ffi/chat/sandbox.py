@@ -1,16 +1,21 @@
 """A sandbox for chat templates from untrusted model files. In addition to Jinja2's own, it allows
-only the listed syntax, functions and methods, and charges each use. Import it only to create an
-environment, because importing Jinja2 takes time."""
+only the listed syntax, functions and methods. Each operation is small and charges a budget, so that
+the clock is checked soon after it. Import it only to create an environment, because importing
+Jinja2 takes time."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from inspect import isroutine
+from itertools import islice
 from string import Formatter
 from typing import Any, NoReturn, cast
 
@@ -25,40 +30,22 @@ from jinja2.tests import TESTS as TESTS_OF_JINJA2
 from jinja2.utils import Namespace, pass_context
 from jinja2.visitor import NodeTransformer
 
-from .budget import (
-    MAX_BITS,
-    MAX_DEPTH,
-    MAX_ITEMS,
-    MAX_TEXT,
-    LimitReached,
-    TemplateList,
-    bounded,
-    charge,
-    check_size,
-    counted,
-    items_of,
-    join_texts,
-    measure,
-    measured,
-    remaining,
-    spend,
-    text,
-)
+# More time for more messages, because some templates read all messages again for each message.
+MAX_SECONDS, SECONDS_PER_MESSAGE = 1.0, 0.005
+MAX_UNITS = 100_000_000
+STEP, ATTRIBUTE = 100, 10  # units of a step or an item of a new list, and of reading an attribute
+CLOCK_INTERVAL = 20_000  # units between two checks of the clock
 
-__all__ = [
-    "BoundedEnvironment",
-    "LimitReached",
-    "Rejected",
-    "bounded",
-    "names_needed",
-    "string_constants",
-    "to_json",
-]
-
+MAX_TEXT = 10_000_000  # characters of a string that a template creates
+MAX_ITEMS = 100_000  # items of a list or mapping that a template creates
+MAX_BITS = 10_000  # bits of a number
+MAX_KEY = 10_000  # characters of a key, name or number
+MAX_DEPTH = 50  # levels of nested values, and of nested calls
 MAX_TOKENS = 15_000
 MAX_NESTING = 100  # levels of nested syntax
-MAX_KEY = 10_000
-ATTRIBUTE = 10  # units of reading an attribute or item
+SCALARS = frozenset((bool, float, int, type(None)))
+ESCAPED = 10  # maximum length of one character in `repr`
+ITEM = 20  # characters added for each item when a value is written out, such as quotes and commas
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 SYNTAX = (
     *(nodes.Template, nodes.Output, nodes.If, nodes.For, nodes.Break, nodes.Continue, nodes.With),
@@ -67,41 +54,164 @@ SYNTAX = (
 )
 
 
+class LimitReached(Exception):  # noqa: N818 - an outcome
+    """The template exceeds a limit."""
+
+
 class Rejected(Exception):  # noqa: N818 - an outcome
     """The template called ``raise_exception``; the text is the template's own."""
+
+
+# ---- the budget --------------------------------------------------------------------------------
+
+
+class Budget:
+    """The units and the time that a rendering has left."""
+
+    def __init__(self, messages: int) -> None:
+        self.calls = 0
+        self.left = MAX_UNITS
+        self.next_check = MAX_UNITS - CLOCK_INTERVAL
+        self.seconds = MAX_SECONDS + SECONDS_PER_MESSAGE * messages
+        self.until = time.thread_time() + self.seconds
+
+
+_budget: ContextVar[Budget] = ContextVar("_budget")
+remaining = _budget.get  # returns the budget of the current rendering
+
+
+@contextmanager
+def bounded(messages: int = 0) -> Iterator[None]:
+    """Give the rendering of a number of messages inside the ``with`` block its own budget."""
+    token = _budget.set(Budget(messages))
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def spend(units: int = STEP) -> None:
+    """Charge units. Raise :class:`LimitReached` if no units or no time is left."""
+    budget = _budget.get()
+    budget.left -= units
+    if budget.left < budget.next_check:
+        if budget.left < 0:
+            raise LimitReached("it takes too many steps or too much memory")
+        if time.thread_time() > budget.until:
+            raise LimitReached(f"it takes longer than {budget.seconds:g} seconds")
+        budget.next_check = max(0, budget.left - CLOCK_INTERVAL)
+
+
+def check_size(size: int, limit: int = MAX_TEXT, what: str = "characters in a string") -> None:
+    """Raise :class:`LimitReached` if a value that is about to be created or read is too large."""
+    if size > limit:
+        raise LimitReached(f"it needs more than {limit:,} {what}")
+
+
+class TemplateList(list[Any]):
+    """A list that the template created and may change."""
+
+    __qualname__ = "list"  # for error messages
+
+
+def charge(value: Any) -> Any:
+    """Charge the memory of a new value and return the value; lists become `TemplateList`s."""
+    if isinstance(value, str):
+        check_size(len(value))
+        spend(STEP + sys.getsizeof(value))
+    elif isinstance(value, list | tuple | dict):
+        check_size(len(value), MAX_ITEMS, "items in a list or mapping")
+        spend(STEP * (1 + len(value)) + sys.getsizeof(value))
+        return TemplateList(value) if type(value) is list else value
+    elif isinstance(value, int):
+        check_size(value.bit_length(), MAX_BITS, "bits in a number")
+    return value
+
+
+def items_of(values: Any) -> Any:
+    """Return the items of any iterable as a new list."""
+    return charge(list(islice(values, MAX_ITEMS + 1)))
+
+
+def measure(*values: Any) -> int:
+    """Return the approximate length of values written out, and charge its reading. A value may
+    contain another one several times, so it can be much longer than its memory."""
+    size, level = 0, list(values)
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            size += ITEM
+            if isinstance(item, str):
+                size += len(item)
+            elif isinstance(item, Mapping):
+                below += item.keys()
+                below += item.values()
+            elif isinstance(item, Namespace):
+                raise LimitReached("it nests a namespace in a value that it writes or compares")
+            elif isinstance(item, Collection):
+                below += item
+            check_size(size + ITEM * len(below), MAX_TEXT, "characters in a value")
+        if not below:
+            spend(STEP + size // 16)
+            return size
+        level = below
+    raise LimitReached(f"it nests values deeper than {MAX_DEPTH}")
+
+
+def measured(value: Any) -> Any:
+    """Return a value that is about to be compared, hashed or passed to a function."""
+    if type(value) is str:
+        spend(STEP + len(value) // 16)
+    elif isinstance(value, Iterator):  # made by a filter such as `map`
+        return measured(items_of(value))
+    elif type(value) not in SCALARS:
+        measure(value)
+    return value
+
+
+def text(value: Any) -> str:
+    if isinstance(value, str) or type(value) in SCALARS:
+        return str(value)
+    check_size(ESCAPED * measure(value))
+    written: str = charge(str(value))
+    return written
+
+
+def key_of(value: Any) -> Any:
+    size = len(value) if isinstance(value, str) else measure(value)
+    check_size(size, MAX_KEY, "characters in a key, name or number")
+    return value
+
+
+def join_texts(pieces: Iterable[str], separator: str = "") -> str:
+    """Join strings, and stop at the maximum length."""
+    size, parts = 0, []
+    for piece in pieces:
+        size += len(piece) + len(separator)
+        check_size(size)
+        parts.append(piece)
+    joined: str = charge(separator.join(parts))
+    return joined
 
 
 # ---- functions, methods and filters ------------------------------------------------------------
 
 
 def limited(
-    function: Callable[..., Any], size: Callable[..., int] | None = None
+    function: Callable[..., Any],
+    size: Callable[..., int] = lambda *_, **__: 0,
+    first: Callable[[Any], Any] = measured,
 ) -> Callable[..., Any]:
     """Return a function that measures its arguments and charges its result. `size` computes how
-    many characters the function creates or compares."""
+    many characters the function creates or compares; `first` converts its first argument."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        args = tuple(map(measured, args))
+        args = *map(first, args[:1]), *map(measured, args[1:])
         kwargs = {name: measured(value) for name, value in kwargs.items()}
-        if size is not None:
-            check_size(size(*args, **kwargs))
+        check_size(size(*args, **kwargs))
         return charge(function(*args, **kwargs))
 
     return call
-
-
-def of_text(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda value, *args, **kwargs: function(text(value), *args, **kwargs)
-
-
-def check_key(value: Any) -> Any:
-    size = len(value) if isinstance(value, str) else measure(value)
-    check_size(size, MAX_KEY, "characters in a key, name or number")
-    return value
-
-
-def of_key(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda value, *args, **kwargs: charge(function(check_key(value), *args, **kwargs))
 
 
 def count_lines(value: str) -> int:
@@ -115,22 +225,23 @@ def size_indented(value: str, width: Any = 4, *_: Any, **__: Any) -> int:
     return len(value) + count_lines(value) * columns
 
 
-def size_replaced(value: str, old: str, new: str, *_: Any) -> int:
-    return len(value) + value.count(old) * len(new)
-
-
 def size_compared(value: str, chars: str | None = None, *_: Any, **__: Any) -> int:
     return len(value) * len(chars or "") // 10
 
 
 def size_formatted(pattern: str, *args: Any, **kwargs: Any) -> int:
-    fields = 0
-    for _, name, spec, conversion in Formatter().parse(pattern):
-        fields += 1
+    fields = [*Formatter().parse(pattern)]
+    for _, name, spec, conversion in fields:
         simple = re.fullmatch(r"\w{0,99}", name or "") and not conversion
         if not simple or re.search(r"\{|\d{4}", spec or ""):
             raise LimitReached("it formats a field that is too wide or not supported")
-    return len(pattern) + fields * (999 + measure(*args, *kwargs.values()))
+    return len(pattern) + len(fields) * (999 + measure(*args, *kwargs.values()))
+
+
+def replace(value: str, old: str, new: str, count: int | None = None) -> str:
+    old, new = text(old), text(new)
+    check_size(len(value) + value.count(old) * len(new))
+    return value.replace(old, new, -1 if count is None else count)
 
 
 def split(method: Callable[..., Any], value: str, sep: Any = None, maxsplit: int = -1) -> Any:
@@ -190,7 +301,7 @@ def filter_items(name: str, context: Context, value: Any, *args: Any, **kwargs: 
     """Apply Jinja2's filter `name` to items."""
     for argument in map(measured, (*args, *kwargs.values())):
         if isinstance(argument, str):  # the path of an attribute, or the name of a filter
-            check_key(argument)
+            key_of(argument)
     if value and not isinstance(value, Mapping):
         value = items_of(value)
     environment: Any = context.environment
@@ -211,7 +322,7 @@ STR_METHODS: dict[str, Callable[..., Any]] = {
     **{name: limited(getattr(str, name), size_compared) for name in ("strip", "lstrip", "rstrip")},
     "format": limited(str.format, size_formatted),
     "join": lambda value, items: join_texts(items_of(items), value),
-    "replace": limited(str.replace, size_replaced),
+    "replace": limited(replace),
     "rsplit": limited(partial(split, str.rsplit), size_compared),
     "split": limited(partial(split, str.split)),
     "splitlines": limited(str.splitlines, count_lines),
@@ -230,25 +341,21 @@ METHODS: tuple[tuple[type, dict[str, Callable[..., Any]]], ...] = (
     (TemplateList, {"append": append, "pop": list.pop}),
 )
 
+PLAIN_FILTERS = "abs count d default first last length"
 ITEM_FILTERS = "dictsort items list map max min reject rejectattr select selectattr sort unique"
 FILTERS: dict[str, Callable[..., Any]] = {
-    **{name: filters.FILTERS[name] for name in ("abs", "count", "d", "default")},
-    **{name: filters.FILTERS[name] for name in ("first", "last", "length")},
-    **{name: of_text(STR_METHODS[name]) for name in ("capitalize", "lower", "upper")},
+    **{name: filters.FILTERS[name] for name in PLAIN_FILTERS.split()},
+    **{name: limited(getattr(str, name), first=text) for name in ("capitalize", "lower", "upper")},
     **{name: pass_context(partial(filter_items, name)) for name in ITEM_FILTERS.split()},
-    "float": of_key(filters.do_float),
-    "indent": of_text(limited(filters.do_indent, size_indented)),
-    "int": of_key(filters.do_int),
+    **{name: limited(filters.FILTERS[name], first=key_of) for name in ("float", "int", "title")},
+    "indent": limited(filters.do_indent, size_indented, text),
     "join": join,
-    "replace": lambda value, old, new, count=None: STR_METHODS["replace"](
-        text(value), text(old), text(new), -1 if count is None else count
-    ),
+    "replace": limited(replace, first=text),
     "reverse": limited(filters.do_reverse),
     "safe": lambda value: filters.do_mark_safe(text(value)),
     "string": text,
-    "title": of_key(filters.do_title),
     "tojson": to_json,
-    "trim": of_text(STR_METHODS["strip"]),
+    "trim": limited(str.strip, size_compared, text),
 }
 
 KINDS = """
@@ -287,6 +394,13 @@ def calculate(sign: str, left: Any, right: Any) -> Any:
 
 def concat(values: list[Any]) -> str:
     return join_texts(map(text, values))
+
+
+def counted(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the items of a loop, and charge a step for each."""
+    for value in values:
+        spend()
+        yield value
 
 
 # These filters of the environment are for syntax. Templates cannot name them, because of the space.
@@ -356,7 +470,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def getitem(self, obj: Any, argument: Any) -> Any:
         spend(ATTRIBUTE)
         try:
-            return obj[check_key(argument)]
+            return obj[key_of(argument)]
         except (LookupError, TypeError):
             if isinstance(argument, str):
                 return self.getattr(obj, argument)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .held_text import n_held
-
 
 @dataclass(frozen=True)
 class ThinkingFormat:
@@ -132,3 +130,12 @@ class ReasoningReader:
         reasoning = text[: len(text) - n].rstrip()
         self._held = "" if is_last else text[len(reasoning) :]
         return reasoning
+
+
+def n_held(text: str, *marks: str) -> int:
+    """Return how many characters at the end of a text may be the beginning of a mark."""
+    longest = min(len(text), max(map(len, marks)) - 1)
+    for n in range(longest, 0, -1):
+        if any(mark.startswith(text[-n:]) for mark in marks):
+            return n
+    return 0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chat.held_text import n_held
+from ..chat.thinking import n_held
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, TokenTrieError
 from ..library.protocol import (

@@ -13,7 +13,6 @@ from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
 from ..structured.fill_result import FillResult, PartialField
 from ..structured.json_reader import JsonReader, copied
-from ..structured.partial_json import PartialAnswer
 from ..structured.shape import Shape
 from .generation import Generation
 
@@ -35,8 +34,7 @@ class Reading(Generic[T]):
         self._shape = check_kind("shape", shape, Shape, "a Shape, as shape_of() returns it")
         self._begin = time.perf_counter()
         reads = check_flag("tells_fields", tells_fields)
-        self._json = JsonReader() if reads and shape.json_of is not None else None
-        self._growing = PartialAnswer(shape.json_of)
+        self._json = JsonReader(shape.json_of) if reads and shape.json_of is not None else None
         self._n_read = 0
 
     def take(self, step: StreamStep | Generation) -> Iterator[PartialField | FillResult[T]]:
@@ -61,9 +59,9 @@ class Reading(Generic[T]):
         reader = self._json
         if reader is None:
             return
-        for path, value in chain(reader.push(text), reader.finish() if is_last else ()):
+        for path, value, partial in chain(reader.push(text), reader.finish() if is_last else ()):
             if path:  # an empty path is the whole answer
-                yield PartialField(path, copied(value), self._growing.add(path, value))
+                yield PartialField(path, copied(value), partial)
 
     def _filled(self, result: Generation) -> FillResult[Any]:
         stats = result.stats

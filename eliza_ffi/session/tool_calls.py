@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 from .._lazy import once_for_each
 from ..chat.call_format import CallFormat, Hole, Json, fill_pieces
 from ..chat.call_grammar import CallGrammar, call_grammar, first_texts
-from ..chat.call_pieces import CallPieces
-from ..chat.call_reader import parse_call
+from ..chat.call_reader import CallPieces, parse_call
 from ..chat.template import Messages, check_messages
 from ..chat.tool_messages import messages_with_calls, read_call, tool_messages
 from ..chat.tools import Tool, read_tools

@@ -21,10 +21,8 @@ from ..errors import (
     NativeFaultError,
     NotSupportedError,
 )
-from .depth import check_depth_of_grammar, check_references
-from .json_limit import MAX_DIGITS, JsonLimit, NumberTokens
-from .limits import checked_schema, checked_text
-from .name_limit import NameLimit, NameTokens
+from .json_limit import MAX_DIGITS, JsonLimit, NameLimit, NameTokens, NumberTokens
+from .limits import check_depth_of_grammar, check_references, checked_schema, checked_text
 from .schema import grammar_of_text, without_large_multiples
 from .schema_plan import SchemaPlan, plan_of_text
 from .schema_walk import SchemaDocument, may_repeat_names

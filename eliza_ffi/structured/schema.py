@@ -15,10 +15,9 @@ from urllib.parse import quote
 
 from ..errors import InvalidArgumentError
 from .compile_time import check_time, limited_time
-from .depth import check_references
 from .json_limit import longest_number
 from .json_text import json_parts, pointer_part
-from .limits import checked_schema
+from .limits import check_references, checked_schema
 from .number_values import LIMITS, is_number, without_exclusive_bounds, without_large_integers
 from .patterns import translate_patterns, without_lookaround
 from .schema_walk import (

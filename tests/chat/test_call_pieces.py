@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from real_templates import real_formats, template_names
 
 from eliza_ffi.chat.call_format import CallFormat, Hole, Members, fill_pieces, write_arguments
-from eliza_ffi.chat.call_pieces import CallPieces
+from eliza_ffi.chat.call_reader import CallPieces
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

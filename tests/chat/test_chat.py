@@ -370,7 +370,7 @@ def test_a_template_cannot_escape_from_the_sandbox(source: str) -> None:
 def test_a_template_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     template = ChatTemplate("{% for i in range(999) %}{{ i // 999 }}{% endfor %}")
     assert template.render([user("x")]) == "0" * 999
-    monkeypatch.setattr("eliza_ffi.chat.budget.MAX_SECONDS", -1.0)
+    monkeypatch.setattr("eliza_ffi.chat.sandbox.MAX_SECONDS", -1.0)
     with pytest.raises(ChatTemplateError, match="longer than"):
         template.render([user("x")])
 

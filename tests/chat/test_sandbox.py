@@ -24,8 +24,16 @@ from jinja2.sandbox import SandboxedEnvironment
 from real_templates import real_templates
 
 from eliza_ffi.chat import sandbox
-from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
-from eliza_ffi.chat.sandbox import FILTERS, FUNCTIONS, METHODS, TESTS, Rejected
+from eliza_ffi.chat.sandbox import (
+    FILTERS,
+    FUNCTIONS,
+    MAX_UNITS,
+    METHODS,
+    TESTS,
+    Rejected,
+    bounded,
+    remaining,
+)
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.errors import ChatTemplateError
 
@@ -312,11 +320,11 @@ COMPILES_LONG = {
 # A child process that renders each template in its own child process, to measure its memory.
 PROGRAM = """
 import json, os, resource, sys, time
-from eliza_ffi.chat import budget
+from eliza_ffi.chat import sandbox
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.errors import ChatTemplateError
 
-budget.MAX_SECONDS = 0.1  # shorter than usual, to keep the test fast
+sandbox.MAX_SECONDS = 0.1  # shorter than usual, to keep the test fast
 messages = [{"role": "user", "content": "x"}]
 ChatTemplate("{{ messages[0].content }}").render(messages)  # import everything now
 

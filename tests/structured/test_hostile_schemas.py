@@ -13,7 +13,7 @@ import pytest
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.structured import compile_time
-from eliza_ffi.structured.depth import MAX_CHAIN
+from eliza_ffi.structured.limits import MAX_CHAIN
 from eliza_ffi.structured.schema import schema_grammar
 
 STRING = {"type": "string"}

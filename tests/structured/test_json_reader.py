@@ -52,9 +52,9 @@ def test_every_value_is_reported_once_and_the_complete_value_last(
     found = [
         (path, json.dumps(each))
         for piece in pieces(text, seed)
-        for path, each in reader.push(piece)
+        for path, each, _ in reader.push(piece)
     ]
-    found += [(path, json.dumps(each)) for path, each in reader.finish()]
+    found += [(path, json.dumps(each)) for path, each, _ in reader.finish()]
     assert found == [(path, json.dumps(each)) for path, each in parts(value)]
     assert reader.value == value
 

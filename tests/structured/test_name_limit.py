@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eliza_ffi import Model
 from eliza_ffi.errors import InvalidAnswerError
-from eliza_ffi.structured.name_limit import NameLimit, NameTokens
+from eliza_ffi.structured.json_limit import NameLimit, NameTokens
 from eliza_ffi.structured.schema_walk import may_repeat_names
 
 BOOLEAN = {"type": "boolean"}
