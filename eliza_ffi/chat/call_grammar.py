@@ -238,8 +238,7 @@ class _Rules:
         begin = "".join(map(_escaped, quote))
         end = "".join(map(_escaped, closing))
         is_plain = all(isinstance(part, str) for part in self._split(closing))
-        strings = [each for each in self._document.alternatives(schema) if _may_be(each, "string")]
-        limits = strings[0] if len(strings) == 1 else {}
+        limits = self._limits(schema, "string")
         least, most = limits.get("minLength", 0), limits.get("maxLength", "")
         one = "[^" + "".join(map(_escaped, avoided)) + "]" if avoided else "(?s:.)"
         text = f"{one}{{{least},{most}}}" if least or most != "" else f"{one}*"
@@ -248,12 +247,14 @@ class _Rules:
             return self._terminal(body)
         return _row(self._terminal(f"/{begin}{text}/ & ~/{ANY}{end}{ANY}/"), self.fixed(closing))
 
+    def _limits(self, schema: Any, kind: str) -> Mapping[str, Any]:
+        """Return the only alternative of a type; empty if there are several or none."""
+        parts = [part for part in self._document.alternatives(schema) if _may_be(part, kind)]
+        return parts[0] if len(parts) == 1 else {}
+
     def _number(self, schema: Any) -> str:
-        parts = [
-            each
-            for each in self._document.alternatives(schema)
-            if _may_be(each, "number") or _may_be(each, "integer")
-        ]
+        alternatives = self._document.alternatives(schema)
+        parts = [each for each in alternatives if _may_be(each, "number", "integer")]
         if any(BOUNDS & each.keys() for each in parts):
             return self.json({"allOf": [schema, {"type": "number"}]})
         if parts and all(each.get("type") == "integer" for each in parts):
@@ -270,8 +271,7 @@ class _Rules:
         return self._list(schema, item, self.fixed(self._items.between))
 
     def _list(self, schema: Any, item: str | None, between: str) -> str:
-        arrays = [each for each in self._document.alternatives(schema) if _may_be(each, "array")]
-        limits = arrays[0] if len(arrays) == 1 else {}
+        limits = self._limits(schema, "array")
         least, most = limits.get("minItems", 0), limits.get("maxItems", math.inf)
         if item is None or most == 0:
             return ""
@@ -325,5 +325,5 @@ def _escaped(char: str) -> str:
     return char if char.isalnum() and char.isascii() else f"\\x{{{ord(char):x}}}"
 
 
-def _may_be(schema: Mapping[str, Any], kind: str) -> bool:
-    return kind in schema.get("type", kind)
+def _may_be(schema: Mapping[str, Any], *kinds: str) -> bool:
+    return any(kind in schema.get("type", kind) for kind in kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -121,7 +122,7 @@ class SchemaDocument:
     def target(self, reference: Any) -> Any:
         """Return the first schema that a reference may name; None if there is none."""
         found = self.targets(reference) if isinstance(reference, str) else ()
-        return found[0][1] if found else None
+        return next((part for _, part in found), None)
 
     @lazy_property
     def _resources(self) -> list[tuple[str, str, Part]]:
@@ -348,29 +349,19 @@ def forbid_impossible_parts(document: SchemaDocument) -> None:
 
 def _impossible(document: SchemaDocument, parts: list[Any]) -> set[int]:
     """Return the identities of the parts without a value, also among the parts that these need."""
-    users: dict[int, list[tuple[int, int]]] = {}  # schemas that need this one, and which need it is
-    unmet: dict[int, set[int]] = {}  # the needs of this schema
-    possible: list[int] = []  # schemas with a value that ends
+    needs: dict[int, list[set[int]]] = {}
     pending = list(parts)
     while pending:
         part = pending.pop()
-        if id(part) in unmet:
-            continue
-        needs = _needs(document, part)
-        unmet[id(part)] = set(range(len(needs)))
-        if not needs:
-            possible.append(id(part))
-        for i, need in enumerate(needs):
-            pending += need
-            for each in need:
-                users.setdefault(id(each), []).append((id(part), i))
-    for key in possible:  # the list grows
-        for user, i in users.get(key, ()):
-            if i in unmet[user]:
-                unmet[user].remove(i)
-                if not unmet[user]:
-                    possible.append(user)
-    return {key for key, needs in unmet.items() if needs}
+        if id(part) not in needs:
+            lists = _needs(document, part)
+            needs[id(part)] = [set(map(id, each)) for each in lists]
+            pending += itertools.chain(*lists)
+    impossible = set(needs)
+    while found := [key for key in impossible if not any(map(impossible.issuperset, needs[key]))]:
+        check_time()
+        impossible.difference_update(found)
+    return impossible
 
 
 _BOUNDS = {
