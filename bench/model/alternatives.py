@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from eliza_ffi.choices.label_set import ANCHOR, string_choices
+from eliza_ffi.choices.label_set import ANCHOR, as_label_set
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
@@ -44,7 +44,7 @@ class Alternatives:
     @classmethod
     def of_texts(cls, model: Model, texts: Sequence[str]) -> Alternatives:
         """Return the alternatives for some strings, tokenized by the model."""
-        return cls(model, string_choices(texts).payload(model.tokenize, model.detokenize))
+        return cls(model, as_label_set(texts).payload(model.tokenize, model.detokenize))
 
     @classmethod
     def of_payload(cls, model: Model, data: bytes) -> Alternatives:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from .._lazy import lazy_property
@@ -80,7 +81,8 @@ class MessageForms:
         return None
 
     def _fit_message(self, message: dict[str, Any]) -> dict[str, Any]:
-        if message["role"] == "assistant" and self._needs_thinking and not _has_thinking(message):
+        has_thinking = any(key.startswith(("think", "reasoning")) for key in message)
+        if message["role"] == "assistant" and not has_thinking and self._needs_thinking:
             message["reasoning_content"] = ""
         if message.get("tool_calls"):
             empty, arguments_form = self._call_forms
@@ -180,10 +182,6 @@ def _parts(text: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": text}]
 
 
-def _has_thinking(message: Mapping[str, Any]) -> bool:
-    return any(key.startswith(("think", "reasoning")) for key in message)
-
-
 def _fit_call(call: Any, form: str) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if form == "any" or not isinstance(function, Mapping):
@@ -192,7 +190,9 @@ def _fit_call(call: Any, form: str) -> Any:
     if form == "json" and isinstance(arguments, Mapping):
         arguments = json.dumps(arguments, ensure_ascii=False)
     elif form == "mapping" and isinstance(arguments, str):
-        arguments = _mapping_of(arguments)
+        with suppress(ValueError, RecursionError):
+            value = json.loads(arguments)
+            arguments = value if isinstance(value, dict) else arguments
     return {**call, "function": {**function, "arguments": arguments}}
 
 
@@ -223,12 +223,3 @@ def _short_id(id: Any) -> str:
     if len(text) == len(SHORT_ID) and text.isascii() and text.isalnum():
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[: len(SHORT_ID)]
-
-
-def _mapping_of(text: str) -> Any:
-    """Return the mapping that a JSON object describes; return any other string unchanged."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text

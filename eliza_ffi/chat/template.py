@@ -234,15 +234,12 @@ def _check_message(message: Any, name: str) -> None:
         return
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
         for part in content:
-            _check_part(part, name)
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind != "text" or not isinstance(part.get("text"), str):
+                form = '{"type": "text", "text": "..."}'
+                raise wrong(f"each part of the content of {name}", form, part)
     elif not isinstance(content, str):
         raise wrong(f"the content of {name}", "a string or a list of parts", content)
-
-
-def _check_part(part: Any, name: str) -> None:
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind != "text" or not isinstance(part.get("text"), str):
-        raise wrong(f"each part of the content of {name}", '{"type": "text", "text": "..."}', part)
 
 
 @functools.cache

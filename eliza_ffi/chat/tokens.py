@@ -107,7 +107,7 @@ class ChatTokenizer:
         rest = text.rstrip(" ") if is_split else text
         spaces = text[len(rest) :] if rest else ""
         text = text.removesuffix(spaces)
-        tokens = self._vocabulary.read(self._bos(text) + text)
+        tokens = self._vocabulary.read(_bos(self.template, text) + text)
         controls = self._vocabulary.controls(tokens)
         guard = _Guard(set(controls.values()), self.template.searched_texts, whole)
         guarded_messages, guarded_more = guard.cover(inputs)
@@ -116,8 +116,8 @@ class ChatTokenizer:
         guarded = _before(self.template.render(guarded_messages, **guarded_more), end) + closing
         guarded = guarded.removesuffix(spaces)
         if guard.uncover(guarded) == text:
-            bos = self._bos(guarded)
-            if bos != self._bos(text):  # the text begins with a content that spells BOS
+            bos = _bos(self.template, guarded)
+            if bos != _bos(self.template, text):  # the text begins with a content that spells BOS
                 tokens = self._vocabulary.read(bos + text)
             return self._apart(tokens, bos + guarded, guard), spaces
         if forged := self._spelled(inputs):
@@ -184,9 +184,6 @@ class ChatTokenizer:
             if spelled := self._vocabulary.controls(self._vocabulary.read(text)):
                 return next(iter(spelled.values()))
         return ""
-
-    def _bos(self, text: str) -> str:
-        return _bos(self.template, text)
 
 
 def frame_of(template: ChatTemplate) -> str:

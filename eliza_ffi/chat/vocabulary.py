@@ -38,20 +38,17 @@ class Vocabulary:
     def plain(self, text: str) -> list[int]:
         """Return the tokens of `text` without any control token. The name of a token that the
         tokenizer recognizes in any text is divided after its first character."""
-        parts, begin = [], 0
-        while (found := self._next_mark(text, begin)) >= 0:
-            parts.append(text[begin : found + 1])
-            begin = found + 1
+        parts: list[str] = []
+        begin = 0
+        marks = self._marks.values()
+        while starts := [at for mark in marks if (at := text.find(mark, begin)) >= 0]:
+            parts.append(text[begin : min(starts) + 1])
+            begin = min(starts) + 1
         first, *others = [*parts, text[begin:]]
         tokens = self._tokenize(first, False, False)
         for part in others:
             tokens += continued_tokens(lambda text: self._tokenize(text, False, False), part)
         return tokens
-
-    def _next_mark(self, text: str, begin: int) -> int:
-        """Return where the next mark of a turn begins in `text`, or -1."""
-        starts = [text.find(mark, begin) for mark in self._marks.values()]
-        return min((start for start in starts if start >= 0), default=-1)
 
     @lazy_property
     def _marks(self) -> dict[int, str]:

@@ -48,13 +48,12 @@ class Hierarchy:
             )
         if level not in self._groups:
             numbers: dict[str, int] = {}
+            parts = (text.split(self.separator, level) for text in self._texts)
+            begins = (self.separator.join(each[:level]) for each in parts)
             of_label = np.fromiter(
-                (numbers.setdefault(self._begin_of(t, level), len(numbers)) for t in self._texts),
+                (numbers.setdefault(begin, len(numbers)) for begin in begins),
                 np.int32,
                 len(self._texts),
             )
             self._groups[level] = Groups(tuple(numbers), of_label)
         return self._groups[level]
-
-    def _begin_of(self, text: str, level: int) -> str:
-        return self.separator.join(text.split(self.separator, level)[:level])

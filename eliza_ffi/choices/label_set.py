@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
@@ -249,11 +249,6 @@ class LabelSet(Generic[T]):
         return TokenTreePayload(model_id, (descriptor,))
 
 
-def string_choices(texts: Iterable[str]) -> LabelSet[str]:
-    listed = list(check_ordered("labels", texts, EXPECTED))
-    return LabelSet(listed, listed)
-
-
 def as_label_set(choices: Any) -> LabelSet[Any]:
     """Convert any accepted kind of label set to a `LabelSet`.
 
@@ -287,7 +282,8 @@ def as_label_set(choices: Any) -> LabelSet[Any]:
     elif get_origin(choices) is Literal:
         values = get_args(choices)
     else:
-        return string_choices(choices)
+        listed = list(check_ordered("labels", choices, EXPECTED))
+        return LabelSet(listed, listed)
     return LabelSet(values, [label_text(value) for value in values])
 
 

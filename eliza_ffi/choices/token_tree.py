@@ -107,13 +107,8 @@ class TokenTreePayload:
     @lazy_property
     def _json(self) -> str:
         descriptors = [
-            {
-                "path": descriptor.path,
-                "leaves": [
-                    {"name": leaf.name, "tokens": list(leaf.tokens)} for leaf in descriptor.leaves
-                ],
-            }
-            for descriptor in self.descriptors
+            {"path": each.path, "leaves": [vars(leaf) for leaf in each.leaves]}
+            for each in self.descriptors
         ]
         payload = {"modelId": self.model_id, "descriptors": descriptors}
         return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from ..errors import (
     NotSupportedError,
 )
 from .json_limit import MAX_DIGITS, JsonLimit, NameLimit, NameTokens, NumberTokens
-from .limits import check_depth_of_grammar, check_references, checked_schema, checked_text
+from .limits import check_depth_of_grammar, check_references, checked_text
 from .schema import grammar_of_text, without_large_multiples
 from .schema_plan import SchemaPlan, plan_of_text
 from .schema_walk import SchemaDocument, may_repeat_names
@@ -250,13 +250,9 @@ class Guidance:
         self._lock = threading.Lock()
         self._compiling: dict[Any, threading.Lock] = {}
 
-    def json_schema(self, schema: Mapping[str, Any] | bool) -> GuidanceMasks:
-        """Compile a JSON Schema; see :func:`.schema.schema_grammar`. Numbers and times have
-        limits."""
-        return self.schema_text(checked_schema(schema))
-
     def schema_text(self, text: str) -> GuidanceMasks:
-        """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned."""
+        """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned.
+        Numbers and times have limits."""
         made = grammar_of_text(text)
         limit = made.repeats_names, made.max_digits, (b"",)
         return self._masks("schema", made.grammar, limit, made.relaxed, plan_of_text(made.prepared))
@@ -316,13 +312,11 @@ class Guidance:
             self._compiling.pop(key, None)
             self._cache[key] = cached
             self._cache.move_to_end(key)
-            while len(self._cache) > 1 and not self._fits():
-                self._cache.popitem(last=False)
+            seconds = sum(seconds for _, seconds in self._cache.values())
+            while len(self._cache) > (MAX_CACHED if seconds <= MAX_CACHED_SECONDS else 1):
+                _, (_, seconds_of_oldest) = self._cache.popitem(last=False)
+                seconds -= seconds_of_oldest
         return cached[0]
-
-    def _fits(self) -> bool:
-        seconds = sum(seconds for _, seconds in self._cache.values())
-        return len(self._cache) <= MAX_CACHED and seconds <= MAX_CACHED_SECONDS
 
     def _compiled(
         self,
@@ -337,7 +331,12 @@ class Guidance:
         schemas = list(_schemas_of(grammar)) if kind == _LARK else []
         if kind == _LARK:
             check_depth_of_grammar(grammar)
-            _check(schemas)
+            for document in map(SchemaDocument, schemas):
+                check_references(document)
+                if places := without_large_multiples(document):
+                    raise InvalidArgumentError(
+                        f"Lark grammar: %json {places[0]}, because it is too large"
+                    )
             grammar = LLMatcher.grammar_from_lark(grammar)
         vocabulary = self._read_vocabulary()
         if self._tokenizer is None:
@@ -401,14 +400,6 @@ def _schemas_of(grammar: str) -> Iterator[dict[str, Any]]:
             continue  # llguidance rejects it, or it is inside a string
         if isinstance(schema, dict):
             yield schema
-
-
-def _check(schemas: Iterable[dict[str, Any]]) -> None:
-    for schema in schemas:
-        document = SchemaDocument(schema)
-        check_references(document)
-        if places := without_large_multiples(document):
-            raise InvalidArgumentError(f"Lark grammar: %json {places[0]}, because it is too large")
 
 
 def _rejected(kind: str, message: str) -> InvalidArgumentError:

@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -17,7 +17,7 @@ from ..errors import InvalidArgumentError
 from .compile_time import check_time, limited_time
 from .json_limit import longest_number
 from .json_text import json_parts, pointer_part
-from .limits import check_references, checked_schema
+from .limits import check_references
 from .number_values import LIMITS, is_number, without_exclusive_bounds, without_large_integers
 from .patterns import translate_patterns, without_lookaround
 from .schema_walk import (
@@ -90,15 +90,10 @@ class SchemaGrammar:
     prepared: str  # as JSON: the schema with stricter rules where llguidance would allow more
 
 
-def schema_grammar(schema: Mapping[str, Any] | bool) -> SchemaGrammar:
-    """Compile a JSON Schema. Raise InvalidArgumentError with the location of the problem if it is
-    none, exceeds a limit, or has a keyword that cannot be approximated."""
-    return grammar_of_text(checked_schema(schema))
-
-
 @functools.lru_cache(maxsize=128)
 def grammar_of_text(text: str) -> SchemaGrammar:
-    """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned."""
+    """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned. Raise
+    InvalidArgumentError with the location of the problem if a keyword cannot be approximated."""
     with limited_time():
         return _grammar(json.loads(text), text)
 
@@ -132,8 +127,7 @@ def _grammar(schema: Any, text: str) -> SchemaGrammar:
     relaxed += without_large_multiples(document)
     for part in parts:
         translate_patterns(part)
-    for rule in (_limit_times, _field_sets):
-        relaxed += change(rule)
+    relaxed += change(_limit_times) + change(functools.partial(_least_fields, only_closed=True))
     trial = _best(schema)
     while trial.error:
         found = next((rule for begin, rule in _RULES if trial.error.startswith(begin)), None)
@@ -146,7 +140,8 @@ def _grammar(schema: Any, text: str) -> SchemaGrammar:
         raise InvalidArgumentError(
             "no text can match the schema: each value would contain another one, without end"
         )
-    relaxed += _relaxed(document, trial.warnings)
+    for warning in trial.warnings:
+        relaxed += tuple(_relaxed(document, warning)) or (f"#: {warning}",)
     return SchemaGrammar(
         trial.grammar, tuple(dict.fromkeys(relaxed)), max_digits, repeats_names, schema, prepared
     )
@@ -201,35 +196,23 @@ def _compiled(schema: Any, lenient: bool = False) -> _Trial:
     return _Trial(grammar, lines[0] if is_error else "", () if is_error else lines)
 
 
-def _relaxed(document: SchemaDocument, warnings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return llguidance's warnings, one entry for each place that a warning is about."""
-    parts = list(document.parts()) if warnings else []
-    found: dict[str, None] = {}
-    for warning in warnings:
-        places = list(_relaxed_places(document.root, parts, warning))
-        for pointer, reason in places or [("", warning)]:
-            found[f"#{pointer}: {reason}"] = None
-    return tuple(found)
-
-
-def _relaxed_places(
-    root: Part, parts: list[tuple[str, dict[str, Any]]], warning: str
-) -> Iterator[tuple[str, str]]:
+def _relaxed(document: SchemaDocument, warning: str) -> Iterator[str]:
+    """Yield the places that a warning of llguidance is about, each with the reason."""
     unknown_keys = _UNKNOWN_KEYS.match(warning)
     unknown_format = _UNKNOWN_FORMAT.match(warning)
     names = json.loads(unknown_keys.group(1)) if unknown_keys else []
     if warning.startswith("min/maxProperties"):
         names = ["minProperties", "maxProperties"]
     trials = _Trials()
-    for pointer, part in parts:
+    for pointer, part in document.parts():
         for name in filter(part.__contains__, names):
-            yield f"{pointer}/{name}", f"{name} {_NOT_ENFORCED}"
+            yield f"#{pointer}/{name}: {name} {_NOT_ENFORCED}"
         if unknown_format and part.get("format") == unknown_format.group(1):
-            yield f"{pointer}/format", f"the format {part['format']!r} is unknown"
+            yield f"#{pointer}/format: the format {part['format']!r} is unknown"
         if warning.startswith("oneOf") and "oneOf" in part:
-            alone = _with_definitions(root, {"oneOf": part["oneOf"]})
+            alone = _with_definitions(document.root, {"oneOf": part["oneOf"]})
             if trials.error(alone, lenient=False) != "":
-                yield f"{pointer}/oneOf", "is treated as anyOf"
+                yield f"#{pointer}/oneOf: is treated as anyOf"
 
 
 def _with_definitions(root: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
@@ -286,13 +269,6 @@ def _limit_times(part: Part, compiles: Compiles) -> Relaxations:
         elif part.get("format") == "duration":
             del part["format"]
             part["pattern"] = DURATION
-    return ()
-
-
-def _field_sets(part: Part, compiles: Compiles) -> Relaxations:
-    is_closed = part.get("additionalProperties") is False
-    if is_closed and not part.keys() & {"anyOf", "oneOf"}:
-        return _least_fields(part, compiles)
     return ()
 
 
@@ -394,10 +370,13 @@ def _counts(part: Part, compiles: Compiles) -> Relaxations:
     return ()
 
 
-def _least_fields(part: Part, compiles: Compiles) -> Relaxations:
+def _least_fields(part: Part, compiles: Compiles, only_closed: bool = False) -> Relaxations:
     """Replace a least number of optional fields by alternatives that require different fields."""
     fields, required = part.get("properties"), part.get("required", [])
     if "minProperties" not in part or not isinstance(fields, dict):
+        return
+    is_closed = part.get("additionalProperties") is False
+    if only_closed and (not is_closed or part.keys() & {"anyOf", "oneOf"}):
         return
     optional = [name for name in fields if name not in required]
     n_more = int(part["minProperties"]) - len(required)  # 2.0 is a whole number, too

@@ -110,22 +110,16 @@ def shape_of(shape: Any) -> Shape[Any]:
         return Shape(lambda guidance: guidance.lark(grammar), str, None)
     if isinstance(shape, Mapping):
         text = checked_schema(dict(shape))
-        return _of_schema(text, schema_validator(text), Any)
-    if not is_shape(shape):
+        value, json_of = schema_validator(text), Any
+    elif is_shape(shape):
+        try:
+            text, value = _schema_of_class(shape)
+        except TypeError:  # the annotation is not hashable
+            text, value = _schema_of_class.__wrapped__(shape)
+        json_of = shape
+    else:
         raise wrong("schema", "a JSON Schema as a mapping, a class, a Regex or a Lark", shape)
-    return _of_class(shape)
-
-
-def _of_schema(text: str, value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
     return Shape(lambda guidance: guidance.schema_text(text), value, json_of)
-
-
-def _of_class(annotation: Any) -> Shape[Any]:
-    try:
-        schema_text, value = _schema_of_class(annotation)
-    except TypeError:  # the annotation is not hashable
-        schema_text, value = _schema_of_class.__wrapped__(annotation)
-    return _of_schema(schema_text, value, annotation)
 
 
 @functools.lru_cache(maxsize=128)

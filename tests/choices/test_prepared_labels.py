@@ -14,7 +14,7 @@ import pytest
 
 from eliza_ffi import AsyncModel, Model, PreparedLabels
 from eliza_ffi.choices import LabelSet, TokenTreePayload
-from eliza_ffi.choices.label_set import string_choices
+from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.choices.prepared_labels import MAX_CHOICES, MAX_SETS, ChoiceCache
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
@@ -56,7 +56,7 @@ def test_the_library_and_python_tokenize_labels_alike(
     for vocab in ("llama-spm", "llama-bpe"):
         path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
         with Model(path, library=library, n_threads=1) as model:
-            payload = string_choices(texts).payload(model.tokenize, model.detokenize)
+            payload = as_label_set(texts).payload(model.tokenize, model.detokenize)
             tokens = {leaf.name: leaf.tokens for leaf in payload.leaves()}
             for text in texts:
                 assert model.choose("x", [text]).tokens == tokens[text], (vocab, text)
@@ -82,26 +82,26 @@ def test_the_cache_keeps_the_most_recently_used_sets() -> None:
         return TokenTreePayload("", ())
 
     cache = ChoiceCache(prepare)
-    first = cache.tokens_of(string_choices(["a", "b"]))
-    assert cache.tokens_of(string_choices(["a", "b"])) is first
-    labels = PreparedLabels(string_choices(["a"]), cache)
+    first = cache.tokens_of(as_label_set(["a", "b"]))
+    assert cache.tokens_of(as_label_set(["a", "b"])) is first
+    labels = PreparedLabels(as_label_set(["a"]), cache)
     assert cache.tokens_of(labels) is cache.tokens_of(labels)
     del made[1:]
     for i in range(MAX_SETS):
-        cache.tokens_of(string_choices([f"c{i}"]))
+        cache.tokens_of(as_label_set([f"c{i}"]))
     assert len(made) == 1 + MAX_SETS
-    cache.tokens_of(string_choices(["a", "b"]))
+    cache.tokens_of(as_label_set(["a", "b"]))
     assert len(made) == 2 + MAX_SETS, "the least recently used set is removed"
 
 
 @pytest.mark.slow
 def test_a_set_larger_than_the_cache_is_cached_alone() -> None:
     cache = ChoiceCache(lambda choices, lead: TokenTreePayload("", ()))
-    small = cache.tokens_of(string_choices(["a"]))
-    large = string_choices([str(i) for i in range(MAX_CHOICES)])
+    small = cache.tokens_of(as_label_set(["a"]))
+    large = as_label_set([str(i) for i in range(MAX_CHOICES)])
     cached = cache.tokens_of(large)
     assert cache.tokens_of(large) is cached
-    assert cache.tokens_of(string_choices(["a"])) is not small
+    assert cache.tokens_of(as_label_set(["a"])) is not small
 
 
 def test_prepared_labels_do_not_keep_the_model_alive(library: Library) -> None:
@@ -118,7 +118,7 @@ def test_prepared_labels_do_not_keep_the_model_alive(library: Library) -> None:
 def test_closing_a_model_empties_its_cache(library: Library) -> None:
     """A closed model does not prepare labels either."""
     model = Model(library=library, n_threads=1)
-    choices = string_choices(["a", "b"])
+    choices = as_label_set(["a", "b"])
     model.choose("x", choices)
     assert model.session.choices.has(choices)
     model.close()

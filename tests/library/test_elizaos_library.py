@@ -13,7 +13,7 @@ from elizaos_fake import BYTES, REFUSE, STREAM, TEXT, TRIE, Fake, Fakes, bound
 from sync_runner import SyncRunner
 
 from eliza_ffi import Gbnf, cli
-from eliza_ffi.choices.label_set import string_choices
+from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
@@ -124,7 +124,7 @@ def test_elizaos_library_uses_the_grammar_instead_of_choices(
     is_async: bool, elizaos_model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The runner warns once."""
-    choices = string_choices(["RESPOND", "IGNORE"])
+    choices = as_label_set(["RESPOND", "IGNORE"])
     args = generate_args(
         elizaos_model,
         PROMPT,

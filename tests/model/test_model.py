@@ -19,7 +19,7 @@ from demo_prompts import SHOULD_RESPOND_CHOICES, chat_prompt, should_respond_pro
 
 from eliza_ffi import CacheOptions, Gbnf
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.choices.label_set import string_choices, tokenize_choice
+from eliza_ffi.choices.label_set import as_label_set, tokenize_choice
 from eliza_ffi.elizaos import runner_of
 from eliza_ffi.errors import ContextFullError, ElizaError, InvalidArgumentError, NativeFaultError
 from eliza_ffi.library.loading import Library
@@ -159,7 +159,7 @@ def test_a_model_without_a_path_is_the_embedded_model(library: Library, tiny_mod
 
 
 def test_max_tokens_inside_a_label_raises_and_names_the_length(model: Model) -> None:
-    labels = string_choices(["a" * 300, "b" * 200])
+    labels = as_label_set(["a" * 300, "b" * 200])
     leaves = labels.payload(model.tokenize, model.detokenize).leaves()
     longest = max(len(leaf.tokens) for leaf in leaves)
     said = rf"max_tokens=1 ended .* inside a label, after .* raise it to {longest}, the longest"
@@ -170,7 +170,7 @@ def test_max_tokens_inside_a_label_raises_and_names_the_length(model: Model) -> 
 
 def test_a_truncated_label_is_an_error_even_if_it_equals_another(model: Model) -> None:
     short, long = "SEND", "SEND_MESSAGE"
-    payload = string_choices([short, long]).payload(model.tokenize, model.detokenize)
+    payload = as_label_set([short, long]).payload(model.tokenize, model.detokenize)
     in_short, in_long = (leaf.tokens for leaf in payload.leaves())
     assert in_long[: len(in_short)] == in_short
     with pytest.raises(InvalidArgumentError, match="max_tokens"):
@@ -191,7 +191,7 @@ def test_a_label_that_does_not_fit_the_context_raises(
 
 
 def test_generated_text_that_is_not_a_label_is_a_fault(model: Model) -> None:
-    labels = string_choices(["yes", "no"])
+    labels = as_label_set(["yes", "no"])
     request = choice_request(model.session, "x", labels)
     result: Any = SimpleNamespace(text="maybe", finish_reason="leaf", leaf=None)
     said = r"one of the 2 labels, got 'maybe' \(finish reason leaf\)"
@@ -210,10 +210,10 @@ def test_a_label_that_the_tokenizer_cannot_write_is_named() -> None:
 def test_the_same_labels_are_tokenized_only_once(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels = string_choices(["once", "twice"])
+    labels = as_label_set(["once", "twice"])
     first = choice_request(model.session, "x", labels).constraint
     monkeypatch.setattr(model.binding, "prepare_choices", pytest.fail)
-    second = choice_request(model.session, "x", string_choices(["once", "twice"])).constraint
+    second = choice_request(model.session, "x", as_label_set(["once", "twice"])).constraint
     assert first is not None and second is first
 
 

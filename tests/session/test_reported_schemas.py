@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from compiled import schema_masks
 
 from eliza_ffi import Model, Regex
 from eliza_ffi.structured.number_values import list_few_numbers
@@ -66,7 +67,7 @@ def test_answers_and_tool_calls_are_valid(tiny_model: Model, name: str) -> None:
 
 
 def test_integers_have_up_to_19_digits(tiny_model: Model) -> None:
-    masks = tiny_model.session.guidance().json_schema({"type": "integer"})
+    masks = schema_masks(tiny_model.session.guidance(), {"type": "integer"})
     source = masks.start()
     for token in tiny_model.tokenize(str(ID)):
         assert source.mask()[token // 32] >> token % 32 & 1

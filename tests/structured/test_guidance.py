@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import llguidance
 import numpy as np
 import pytest
+from compiled import schema_masks
 from token_bytes import TokenBytes
 
 from eliza_ffi._resources import default_model_path
@@ -64,7 +65,7 @@ def test_masks_and_forced_tokens_equal_llguidances_at_every_step(
 ) -> None:
     guidance, make = tiny_model.session.guidance(), llguidance.LLMatcher
     if language == "schema":
-        masks = guidance.json_schema(SCHEMA)
+        masks = schema_masks(guidance, SCHEMA)
         grammar = make.grammar_from_json_schema(json.dumps(SCHEMA), {"whitespace_flexible": False})
     elif language == "regex":
         pattern = "(ab|a?b+c){1,9}"
@@ -119,7 +120,7 @@ def test_a_token_that_is_not_allowed_is_an_error(tiny_model: Model) -> None:
 
 def test_compiled_constraints_are_cached(tiny_model: Model) -> None:
     guidance = tiny_model.session.guidance()
-    assert guidance.json_schema(SCHEMA) is guidance.json_schema(dict(SCHEMA))
+    assert schema_masks(guidance, SCHEMA) is schema_masks(guidance, dict(SCHEMA))
     assert guidance.regex("x+") is not guidance.lark('start: "x"')
 
 
@@ -142,7 +143,7 @@ def test_all_constraints_share_one_tokenizer(
     wrapper = Mock(wraps=llguidance.TokenizerWrapper)
     monkeypatch.setattr(llguidance, "TokenizerWrapper", wrapper)
     guidance = Guidance(tiny_model.vocabulary)
-    guidance.json_schema(SCHEMA)
+    schema_masks(guidance, SCHEMA)
     guidance.regex("a+")
     guidance.lark('start: "a"')
     wrapper.assert_called_once()
@@ -150,7 +151,7 @@ def test_all_constraints_share_one_tokenizer(
 
 def test_other_threads_run_while_a_mask_is_computed(tiny_model: Model) -> None:
     """Each mask inside a JSON string takes long, because it examines the whole vocabulary."""
-    source = tiny_model.session.guidance().json_schema({"type": "string"}).start()
+    source = schema_masks(tiny_model.session.guidance(), {"type": "string"}).start()
     source.accept(tiny_model.tokenize('"')[0])
     stop, counted = threading.Event(), [0]
 

@@ -9,12 +9,12 @@ import json
 from typing import Any
 
 import pytest
+from compiled import schema_grammar
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.structured import compile_time
 from eliza_ffi.structured.limits import MAX_CHAIN
-from eliza_ffi.structured.schema import schema_grammar
 
 STRING = {"type": "string"}
 CLOSED = {"unevaluatedProperties": False}

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from compiled import schema_masks
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
@@ -91,7 +92,7 @@ def test_a_hostile_schema_is_rejected_with_the_reason(tiny_model: Model, name: s
     schema, reason = HOSTILE_SCHEMAS[name]
     schema = schema() if callable(schema) else schema
     with pytest.raises(InvalidArgumentError, match=reason):
-        tiny_model.session.guidance().json_schema(schema)
+        schema_masks(tiny_model.session.guidance(), schema)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_constraints_within_the_limits_are_accepted(tiny_model: Model) -> None:
         {"properties": {"enum": {"const": 1}, "const": {"enum": [2]}}},
         nested(DEEPEST // 2, lambda inner: {"items": inner}),
     ):
-        assert guidance.json_schema(schema).start().mask().any()
+        assert schema_masks(guidance, schema).start().mask().any()
     assert guidance.regex("a\0b").start().mask().any()
 
 

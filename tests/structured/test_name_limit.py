@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from compiled import schema_masks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,7 +165,7 @@ def test_all_tokens_that_repeat_a_name_are_candidates(tiny_model: Model, written
 
 
 def test_masks_of_a_long_map_allow_new_names(tiny_model: Model) -> None:
-    masks = tiny_model.session.guidance().json_schema(OPEN)
+    masks = schema_masks(tiny_model.session.guidance(), OPEN)
     source = masks.start()
     text = "{" + ",".join(f'"name {i}":true' for i in range(50)) + ',"name '
     source.accept_all(masks.tokens_of(text))
@@ -229,10 +230,10 @@ def test_an_object_with_all_names_of_a_pattern_ends(tiny_model: Model, name: str
     for seed in range(8):
         result = tiny_model.fill("JSON: ", schema, temperature=1.5, seed=seed, max_tokens=200)
         jsonschema.validate(result.value, schema)
-    source = tiny_model.session.guidance().json_schema(schema).start()
+    source = schema_masks(tiny_model.session.guidance(), schema).start()
     name_of_last = {"digits": "9", "the pattern of all names": "k3"}.get(name, "b")
     text = "{" + json.dumps(name_of_last) + (":1" if name == "digits" else ":true")
-    tokens = tiny_model.session.guidance().json_schema(schema).tokens_of(text)
+    tokens = schema_masks(tiny_model.session.guidance(), schema).tokens_of(text)
     source.accept_all(tokens)
     assert source.allowed("", ["}"])
     assert bool(source.allowed("", [","])) == (name == "patterns that overlap")

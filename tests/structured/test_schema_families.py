@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from compiled import schema_masks
 from random_answers import random_answer
 
 from eliza_ffi.errors import InvalidArgumentError
@@ -197,7 +198,7 @@ def test_all_returned_values_are_valid(tiny_model: Model, name: str) -> None:
     schema = SCHEMAS[name]
     reader = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     reader.check_schema(schema)
-    masks = tiny_model.session.guidance().json_schema(schema)
+    masks = schema_masks(tiny_model.session.guidance(), schema)
     validate = schema_validator(json.dumps(schema))
     texts, dice = tiny_model.vocabulary().texts, random.Random(name)
     for _ in range(FILLS):

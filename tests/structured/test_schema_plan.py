@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from compiled import schema_masks
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from random_answers import random_answer
@@ -102,7 +103,7 @@ def test_a_reader_follows_every_answer_that_the_masks_allow(
     tiny_model: Model, schema: Any, seed: int
 ) -> None:
     dice, texts = random.Random(seed), tiny_model.vocabulary().texts
-    masks = tiny_model.session.guidance().json_schema(an(a=schema, b=BOOLEAN))
+    masks = schema_masks(tiny_model.session.guidance(), an(a=schema, b=BOOLEAN))
     for _ in range(4):
         written = random_answer(masks, texts, dice, 200)
         assume(written is not None)
@@ -119,7 +120,7 @@ def test_the_masks_allow_every_answer_that_a_plan_writes(
     tiny_model: Model, schema: Any, seed: int
 ) -> None:
     """With a high temperature, the choices are nearly random."""
-    masks = tiny_model.session.guidance().json_schema(an(a=schema, b=BOOLEAN))
+    masks = schema_masks(tiny_model.session.guidance(), an(a=schema, b=BOOLEAN))
     result = tiny_model.generate("x", 400, schema=masks, temperature=20.0, seed=seed)
     source = masks.start()
     for token in result.tokens:
@@ -257,7 +258,7 @@ def test_the_masks_write_an_answer_whose_plan_is_wrong(tiny_model: Model) -> Non
         an(a=item),
         item,
     ]
-    masks = tiny_model.session.guidance().json_schema(schema)
+    masks = schema_masks(tiny_model.session.guidance(), schema)
     for each in wrong:
         masks.plan = SchemaPlan(each)
         for seed in range(4):

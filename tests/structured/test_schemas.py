@@ -16,6 +16,7 @@ from typing import Any, Literal, Optional
 import jsonschema
 import pydantic
 import pytest
+from compiled import schema_grammar, schema_masks
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_answers import random_answer
@@ -30,7 +31,6 @@ from eliza_ffi.session.requests import Request, sampled_again
 from eliza_ffi.structured import Lark, Regex
 from eliza_ffi.structured import schema as schema_module
 from eliza_ffi.structured.patterns import without_lookaround
-from eliza_ffi.structured.schema import schema_grammar
 from eliza_ffi.structured.schema_walk import SchemaDocument, is_impossible
 from eliza_ffi.structured.shape import shape_of
 from eliza_ffi.structured.validation import schema_validator
@@ -277,7 +277,7 @@ def test_answers_under_masks_are_valid_without_relaxations(
 ) -> None:
     """If there are relaxations, every value that the validator accepts is valid."""
     try:
-        masks = tiny_model.session.guidance().json_schema(schema)
+        masks = schema_masks(tiny_model.session.guidance(), schema)
     except InvalidArgumentError:
         assume(False)
     texts, dice = tiny_model.vocabulary().texts, random.Random(seed)
@@ -481,7 +481,7 @@ def test_a_seed_repeats_the_answer(drawing_model: Model, shape: Any) -> None:
 def test_numbers_have_at_most_19_digits(tiny_model: Model) -> None:
     texts, guidance = tiny_model.vocabulary().texts, tiny_model.session.guidance()
     for schema in ({"type": "integer"}, {"type": "number"}, {"type": "number", "maximum": 1}, {}):
-        masks = guidance.json_schema(schema)
+        masks = schema_masks(guidance, schema)
         source, text = masks.start(), b""
         while not source.has_ended and len(text) < 60:
             mask = source.mask()
@@ -506,7 +506,7 @@ def test_a_longer_number_in_the_schema_is_allowed(tiny_model: Model) -> None:
 
 
 def allows(model: Model, schema: Any, written: str) -> bool:
-    source = model.session.guidance().json_schema(schema).start()
+    source = schema_masks(model.session.guidance(), schema).start()
     for token in model.tokenize(written):
         if not source.mask()[token // 32] >> token % 32 & 1:
             return False

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from compiled import schema_grammar
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi.elizaos.planning import ActionSkeleton
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured import Skeleton, SpanSamplerPlan
-from eliza_ffi.structured.schema import schema_grammar
 from eliza_ffi.structured.shape import shape_of
 
 WORDS = ["a", "\ud800", "a\0", "object", "string", "array", "integer", "enum", "literal", "(", '"']
