@@ -21,7 +21,7 @@ from ..errors import (
     NativeFaultError,
     NotSupportedError,
 )
-from .json_limit import MAX_DIGITS, JsonLimit, NameLimit, NameTokens, NumberTokens
+from .json_limit import MAX_DIGITS, JsonLimit, JsonTokens
 from .limits import check_depth_of_grammar, check_references, checked_text
 from .schema import grammar_of_text, without_large_multiples
 from .schema_plan import SchemaPlan, plan_of_text
@@ -60,12 +60,17 @@ TOO_COMPLEX = ("Stop: LexerTooComplex", "Stop: ParserTooComplex")
 text. Its error texts contain them; `stop_reason` returns only "InternalError"."""
 
 
+Limit = tuple[bool | None, int, tuple[bytes, ...]]
+"""Whether an object must not have a name twice (None = as the grammar's schemas need it), the most
+digits of a number, and the fixed strings before JSON values."""
+
+
 class GuidanceSource:
     """Computes the token masks of one text, as the only user of llguidance's `matcher`, which was
-    made with `tokenizer`. `limits` is None if the text is not JSON."""
+    made with `tokenizer`."""
 
     def __init__(
-        self, matcher: Any, tokenizer: Any, vocabulary: TokenTexts, limits: JsonLimit | None = None
+        self, matcher: Any, tokenizer: Any, vocabulary: TokenTexts, limits: JsonLimit
     ) -> None:
         self._matcher = matcher
         self._tokenizer = tokenizer
@@ -84,22 +89,20 @@ class GuidanceSource:
             if self._matcher.is_error():
                 raise self._failure()
             return []  # no bytes are forced, and checking bytes is faster than computing tokens
-        limits = self._limits
-        if limits is not None and limits.names is not None and self._scanned().repeats(text):
+        if self._scanned().repeats(text):
             raise InvalidAnswerError(f"{_NO_NAME}: {text.decode('utf-8', 'replace')!r}", None)
         tokens: list[int] = self._matcher.compute_ff_tokens()
         return tokens
 
     def allowed(self, begun: str, ends: Iterable[str]) -> list[int]:
         """Return the indices of the ends of a begun text with which it may come next."""
-        has_names = self._limits is not None and self._limits.names is not None
-        limits = self._scanned() if has_names else None
+        limits = self._scanned()
         found = []
         for i, end in enumerate(ends):
             text = begun + end
             tokens = self._tokenizer.greedy_tokenize(text)
             is_valid = self._matcher.validate_tokens(tokens) == len(tokens)
-            if is_valid and (limits is None or not limits.repeats(text.encode())):
+            if is_valid and not limits.repeats(text.encode()):
                 found.append(i)
         return found
 
@@ -109,27 +112,21 @@ class GuidanceSource:
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():
             raise self._failure()
-        limits = self._limits
-        if limits is None:
-            return mask
-        if self._unscanned:
-            self._scanned()
+        limits = self._scanned()
         if limits.end:
             mask = limits.restricted(mask)
-        if limits.names is not None:
-            self._forbid_repeats(mask, limits.names)
+        if limits.limits_names:
+            self._forbid_repeats(mask, limits)
         return mask
 
     def _scanned(self) -> JsonLimit:
         """Return the limits after they have read the whole text."""
-        limits = self._limits
-        assert limits is not None
         if self._unscanned:
-            limits.push(bytes(self._unscanned))
+            self._limits.push(bytes(self._unscanned))
             self._unscanned.clear()
-        return limits
+        return self._limits
 
-    def _forbid_repeats(self, mask: NDArray[np.uint32], names: NameLimit) -> None:
+    def _forbid_repeats(self, mask: NDArray[np.uint32], names: JsonLimit) -> None:
         def has(token: int) -> bool:
             return bool(mask[token // 32] >> np.uint32(token % 32) & 1)
 
@@ -141,7 +138,7 @@ class GuidanceSource:
         if found and not mask.any():
             raise InvalidAnswerError(_NO_NAME, None)
 
-    def _forces_repeat(self, token: int, names: NameLimit) -> bool:
+    def _forces_repeat(self, token: int, names: JsonLimit) -> bool:
         """Return whether only a name that the object already has could follow a token."""
         text = self._vocabulary.texts[token]
         if not names.is_begun(text):
@@ -158,8 +155,7 @@ class GuidanceSource:
             if self._matcher.is_error():
                 raise self._failure()
             raise NativeFaultError(f"llguidance rejected one of the tokens {list(tokens)}")
-        if self._limits is not None:
-            self._unscanned += b"".join(map(self._vocabulary.texts.__getitem__, tokens))
+        self._unscanned += b"".join(map(self._vocabulary.texts.__getitem__, tokens))
         self.has_ended = self._matcher.is_stopped()
         if self.has_ended and self._matcher.is_error():
             raise self._failure()
@@ -186,8 +182,7 @@ class GuidanceSource:
 
     def _closing_token(self) -> int:
         mask = self.mask()
-        in_string = self._limits is not None and self._limits.in_string
-        for text in CLOSING_IN_STRING if in_string else CLOSING:
+        for text in CLOSING_IN_STRING if self._limits.scanner.in_string else CLOSING:
             token = self._vocabulary.token_of.get(text)
             if token is not None and mask[token // 32] >> np.uint32(token % 32) & 1:
                 return token
@@ -205,7 +200,7 @@ class GuidanceMasks:
         matcher: Any,
         tokenizer: Any,
         vocabulary: TokenTexts,
-        limits: Callable[[], JsonLimit] | None = None,
+        limits: Callable[[], JsonLimit],
         relaxed: tuple[str, ...] = (),
         plan: SchemaPlan | None = None,
     ) -> None:
@@ -218,8 +213,8 @@ class GuidanceMasks:
         self.relaxed = relaxed
 
     def start(self) -> GuidanceSource:
-        limits = None if self._limits is None else self._limits()
-        return GuidanceSource(self._matcher.deep_copy(), self._tokenizer, self.vocabulary, limits)
+        matcher = self._matcher.deep_copy()
+        return GuidanceSource(matcher, self._tokenizer, self.vocabulary, self._limits())
 
     def tokens_of(self, text: str) -> list[int]:
         """Return tokens that spell a text, for a mask source. A model may split it differently."""
@@ -245,7 +240,7 @@ class Guidance:
     def __init__(self, vocabulary: Callable[[], TokenTexts]) -> None:
         self._read_vocabulary = vocabulary
         self._tokenizer: Any = None
-        self._json_tokens: tuple[NumberTokens, NameTokens] | None = None
+        self._json_tokens: JsonTokens | None = None
         self._cache: OrderedDict[Any, tuple[GuidanceMasks, float]] = OrderedDict()
         self._lock = threading.Lock()
         self._compiling: dict[Any, threading.Lock] = {}
@@ -283,14 +278,13 @@ class Guidance:
         JSON."""
         after = tuple([text.encode() for text in json_after])
         checked_text(_LARK, grammar)
-        limit = (None, max_digits, after) if after else None
-        return self._masks(_LARK, grammar, limit, plan=plan)
+        return self._masks(_LARK, grammar, (None, max_digits, after), plan=plan)
 
     def _masks(
         self,
         kind: str,
         grammar: str,
-        limit: tuple[bool | None, int, tuple[bytes, ...]] | None = None,
+        limit: Limit = (False, MAX_DIGITS, ()),
         relaxed: tuple[str, ...] = (),
         plan: SchemaPlan | None = None,
     ) -> GuidanceMasks:
@@ -322,7 +316,7 @@ class Guidance:
         self,
         kind: str,
         grammar: str,
-        limit: tuple[bool | None, int, tuple[bytes, ...]] | None,
+        limit: Limit,
         relaxed: tuple[str, ...],
         plan: SchemaPlan | None,
     ) -> GuidanceMasks:
@@ -349,21 +343,13 @@ class Guidance:
             raise _rejected(kind, str(error)) from error
         if matcher.is_error():
             raise _rejected(kind, matcher.get_error())
-        if limit is None:
-            masks = GuidanceMasks(matcher, self._tokenizer, vocabulary)
-        else:
-            if self._json_tokens is None:
-                self._json_tokens = NumberTokens(vocabulary), NameTokens(vocabulary)
-            numbers, names = self._json_tokens
-            repeats, most, after = limit
-            if repeats is None:
-                repeats = any(map(may_repeat_names, schemas))
-            limit_of_text = functools.partial(
-                JsonLimit, numbers, names if repeats else None, most, after
-            )
-            masks = GuidanceMasks(
-                matcher, self._tokenizer, vocabulary, limit_of_text, relaxed, plan
-            )
+        if self._json_tokens is None:
+            self._json_tokens = JsonTokens(vocabulary)
+        repeats, most, after = limit
+        if repeats is None:
+            repeats = any(map(may_repeat_names, schemas))
+        limits_of_text = functools.partial(JsonLimit, self._json_tokens, repeats, most, after)
+        masks = GuidanceMasks(matcher, self._tokenizer, vocabulary, limits_of_text, relaxed, plan)
         _check_begins(kind, masks)
         return masks
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from eliza_ffi import Model
 from eliza_ffi.errors import InvalidAnswerError
-from eliza_ffi.structured.json_limit import NameLimit, NameTokens
+from eliza_ffi.structured.json_limit import JsonLimit, JsonTokens
 from eliza_ffi.structured.schema_walk import may_repeat_names
 
 BOOLEAN = {"type": "boolean"}
@@ -124,7 +124,7 @@ def test_a_repeated_name_is_found_at_its_closing_quote(
     text = as_text(value, dice)
     repeat = first_repeat(text)
     data = text.encode()
-    limit = NameLimit(NameTokens(tiny_model.vocabulary()))
+    limit = JsonLimit(JsonTokens(tiny_model.vocabulary()), True)
     at = 0
     end = len(data) if repeat is None else len(text[: repeat - 1].encode())
     while at < end:
@@ -152,7 +152,7 @@ def test_a_repeated_name_is_found_at_its_closing_quote(
 def test_all_tokens_that_repeat_a_name_are_candidates(tiny_model: Model, written: str) -> None:
     """The reference tries every token of the vocabulary."""
     vocabulary = tiny_model.vocabulary()
-    limit = NameLimit(NameTokens(vocabulary))
+    limit = JsonLimit(JsonTokens(vocabulary), True)
     limit.push(written.encode())
     candidates = set(limit.candidates())
     repeating = [
