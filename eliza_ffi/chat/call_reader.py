@@ -7,6 +7,7 @@ import ast
 import itertools
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..errors import InvalidArgumentError
@@ -178,12 +179,8 @@ class _CallReader:
             self.position = end
             if writing == "raw":
                 return self.text[start:end]
-            try:
-                value = READERS[writing](self.text[start:end])
-                if json_type(value) == kind:
-                    return value
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                pass
+            for value in _values(writing, kind, self.text[start:end]):
+                return value
         self.position = start
         self.fail(f"a value of the type {kind} and {stops[0]!r}")
 
@@ -260,12 +257,9 @@ def _json() -> _Reader:
     """Pass a JSON object on, except for its closing brace."""
     scanner = JsonScanner()
     text = yield ""
-    while True:
-        for i, char in enumerate(text):
-            scanner.push(char)
-            if char == "}" and scanner.depth == 0:
-                return text[:i]
+    while (end := scanner.push(text)) < 0:
         text = yield text
+    return text[: end - 1]
 
 
 def _members(members: Members, schema: Mapping[str, Any], after: str) -> _Reader:
@@ -295,17 +289,17 @@ def _members(members: Members, schema: Mapping[str, Any], after: str) -> _Reader
             piece += _escaped(text[:end]) + '"'
         elif member.value in READERS and (closing or (between and after)):
             stops = (closing,) if closing else (between, after)
-            begin, value = 0, ""
-            while not value:
+            begin, values = 0, list[Any]()
+            while not values:
                 ends = [end for stop in stops if (end := text.find(stop, begin)) >= 0]
                 if ends:
                     end = min(ends)
-                    begin, value = end + 1, _value(member.value, kind, text[:end])
+                    begin, values = end + 1, _values(member.value, kind, text[:end])
                 else:
                     begin = max(begin, len(text) - max(map(len, stops)) + 1)
                     text += yield piece
                     piece = ""
-            piece += value
+            piece += json.dumps(values[0], ensure_ascii=False)
         else:
             return piece
         text = text[end + len(closing) :]
@@ -329,15 +323,12 @@ def _starts(
     return starts
 
 
-def _value(writing: str, kind: str, text: str) -> str:
-    """Return a value as JSON; empty if the text is not a complete value of the type."""
-    try:
+def _values(writing: str, kind: str, text: str) -> list[Any]:
+    """Return the value of a text in a list; empty if it is not a complete value of the type."""
+    with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
         value = READERS[writing](text)
-        if json_type(value) == kind:
-            return json.dumps(value, ensure_ascii=False)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        pass
-    return ""
+        return [value] if json_type(value) == kind else []
+    return []
 
 
 def _escaped(text: str) -> str:

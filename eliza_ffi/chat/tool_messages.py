@@ -43,29 +43,13 @@ def tool_messages(
 def messages_with_calls(
     format: CallFormat, messages: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return messages in which the template can write all tool calls and their results."""
-    told = [dict(message) for message in messages]
-    return _in_words(format, told) if format.generic else told
-
-
-@functools.lru_cache(maxsize=64)
-def _instructions(format: CallFormat, tools: tuple[Tool, ...]) -> str:
-    """Return instructions that list the tools and show how to call one."""
-    lines = ["You can call tools. Each of these lines describes one:"]
-    lines += [json.dumps(tool.definition["function"], ensure_ascii=False) for tool in tools]
-    lines += ["To call a tool, write a call like this and nothing else:"]
-    lines += [render_call(format, [EXAMPLE])]
-    if format.parallel:
-        lines += ["To call several tools, write several calls like this:"]
-        lines += [render_call(format, [EXAMPLE, EXAMPLE])]
-    return "\n".join([*lines, "To answer without a tool, write the answer in words."])
-
-
-def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a conversation with its calls and results written into contents."""
+    """Return messages in which the template can write all tool calls and their results: in words if
+    it does not support them."""
+    if not format.generic:
+        return [dict(message) for message in messages]
     told: list[dict[str, Any]] = []
     names: dict[Any, str] = {}
-    for message in messages:
+    for message in map(dict, messages):
         if listed := message.pop("tool_calls", None):
             calls = [read_call(each) for each in listed]
             names |= {call.id: call.name for call in calls}
@@ -80,6 +64,19 @@ def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[di
             message = {"role": "user", "content": content}
         told.append(message)
     return told
+
+
+@functools.lru_cache(maxsize=64)
+def _instructions(format: CallFormat, tools: tuple[Tool, ...]) -> str:
+    """Return instructions that list the tools and show how to call one."""
+    lines = ["You can call tools. Each of these lines describes one:"]
+    lines += [json.dumps(tool.definition["function"], ensure_ascii=False) for tool in tools]
+    lines += ["To call a tool, write a call like this and nothing else:"]
+    lines += [render_call(format, [EXAMPLE])]
+    if format.parallel:
+        lines += ["To call several tools, write several calls like this:"]
+        lines += [render_call(format, [EXAMPLE, EXAMPLE])]
+    return "\n".join([*lines, "To answer without a tool, write the answer in words."])
 
 
 def read_call(call: Any) -> Call:

@@ -1,19 +1,5 @@
-"""Write the binary ``RTKT`` payload: the choices of one span as a tree of tokens.
-
-All numbers are little-endian, without padding::
-
-    u32  magic                     0x544B5452, the bytes "RTKT"
-    u32  version                   1
-    u32  path_len                  in bytes
-    u8   path[path_len]            UTF-8, no NUL at the end
-    u32  n_nodes                   at least 2: the root and one more
-    then n_nodes times, in DFS pre-order: the root first, children by ascending token id
-        i32  token_id              -1 for the root, otherwise 0 to 2**31 - 1
-        u8   terminal              1 if a choice ends at this node, otherwise 0; 0 for the root
-        u32  n_children            0 only if a choice ends at this node
-        u32  child_index[n_children]   each greater than the node's own index
-
-Each tree has exactly one encoding. The native library reads it, and rejects any other.
+"""Write the binary ``RTKT`` payload: the choices of one span as a tree of tokens, in the format that
+``eliza_inference.h`` describes.
 
 The format does not contain the names of the leaves, their original order, duplicates (leaves with
 the same tokens become one leaf) or the model. If you need the names, keep the
@@ -24,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from os.path import commonprefix
 
 from ..checks import check_kind, check_several, check_text
 from ..choices.token_tree import LARGEST_TOKEN, TokenTreeDescriptor
@@ -77,15 +64,8 @@ def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
             f"leaves of path {path!r}: expected at most {MAX_LEAF_TOKENS} tokens in total, "
             f"got {total}"
         )
-    return b"".join(
-        [
-            _U32.pack(MAGIC),
-            _U32.pack(VERSION),
-            _U32.pack(len(path_bytes)),
-            path_bytes,
-            *_encoded_nodes(distinct),
-        ]
-    )
+    head = struct.pack("<III", MAGIC, VERSION, len(path_bytes))
+    return b"".join([head, path_bytes, *_encoded_nodes(distinct)])
 
 
 def encode_descriptor(descriptor: TokenTreeDescriptor) -> bytes:
@@ -123,7 +103,7 @@ def _encoded_nodes(leaves: Iterable[tuple[int, ...]]) -> list[bytes]:
     path = [0]  # the nodes from the root to the last node
     previous: tuple[int, ...] = ()
     for leaf in leaves:
-        shared = _shared_length(previous, leaf)
+        shared = len(commonprefix([previous, leaf]))
         del path[shared + 1 :]
         for token in leaf[shared:]:
             index = len(tokens)
@@ -139,8 +119,3 @@ def _encoded_nodes(leaves: Iterable[tuple[int, ...]]) -> list[bytes]:
         encoded.append(_NODE.pack(token, ends, len(below)))
         encoded.append(struct.pack(f"<{len(below)}I", *below))
     return encoded
-
-
-def _shared_length(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

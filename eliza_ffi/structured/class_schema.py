@@ -78,7 +78,7 @@ def _decimal(made: dict[str, Any], schema: Any) -> dict[str, Any]:
 def _rounded(number: dict[str, Any], places: int, whole: float = math.inf) -> dict[str, Any]:
     """Limit the digits after the decimal point, and before it."""
     step = Decimal(10) ** -places
-    made = {**number, **_multiple(number, step)}
+    made = {"multipleOf": float(step) if step < 1 else 1, **number}
     if whole < math.inf:
         most = Decimal(10) ** int(whole) - step
         limit = float(most) if places else int(most)
@@ -90,7 +90,3 @@ def _rounded(number: dict[str, Any], places: int, whole: float = math.inf) -> di
     least = float(step)
     above = {**made, "minimum": max(made["minimum"], least)}
     return {"anyOf": [above, {**made, "maximum": min(made["maximum"], -least)}]}
-
-
-def _multiple(number: dict[str, Any], step: Decimal) -> dict[str, Any]:
-    return {} if "multipleOf" in number else {"multipleOf": float(step) if step < 1 else 1}

@@ -134,7 +134,17 @@ class SpanSamplerPlan:
         overrides = values.get("overrides", ())
         check_kind("overrides", overrides, (list, tuple), "a list")
         strict = check_flag("strict", values.get("strict", False))
-        return cls(tuple(_override(i, each) for i, each in enumerate(overrides)), strict)
+        read = []
+        for i, each in enumerate(overrides):
+            try:
+                given = from_json_form("an override", each, SpanOverride)
+                for needed in ("span_index", "temperature"):
+                    if needed not in given:
+                        raise InvalidArgumentError(f"an override needs {needed}")
+                read.append(SpanOverride(**given))
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"overrides[{i}]: {error}") from None
+        return cls(tuple(read), strict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return elizaOS's JSON form."""
@@ -166,14 +176,3 @@ class SpanSamplerPlan:
         if override is not None:
             return override.over(call)
         return SpanSampling() if is_argmax else call
-
-
-def _override(i: int, data: Any) -> SpanOverride:
-    try:
-        values = from_json_form("an override", data, SpanOverride)
-        for needed in ("span_index", "temperature"):
-            if needed not in values:
-                raise InvalidArgumentError(f"an override needs {needed}")
-        return SpanOverride(**values)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"overrides[{i}]: {error}") from None

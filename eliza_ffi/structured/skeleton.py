@@ -125,8 +125,9 @@ class Skeleton:
         values: list[PlacedSpan] = []
         position = JsonScanner()
         for i, span in enumerate(self.spans):
-            text = span.value if span.kind == "literal" else _only_text(span, position.in_string)
-            if text is not None:
+            texts = span.texts(position.in_string) or (span.value,)
+            text = texts[0]
+            if len(texts) == 1 and text is not None:
                 fixed[-1] += text
                 position.push(text)
                 continue
@@ -194,11 +195,6 @@ class Skeleton:
                 f"spans[{index}]: the skeleton's grammar does not define the rule {rule!r}"
             )
         return _with_root(self.grammar, rule)
-
-
-def _only_text(span: SkeletonSpan, in_string: bool) -> str | None:
-    texts = span.texts(in_string)
-    return texts[0] if texts is not None and len(texts) == 1 else None
 
 
 def _rule_names(grammar: str) -> frozenset[str]:
