@@ -275,7 +275,6 @@ def to_range(*ends: int) -> range:
 
 
 def strftime_now(format: str) -> str:
-    """Return the local time in a format of `datetime.strftime`."""
     check_size(len(format), 100, "characters in a format of the time")
     return datetime.now().strftime(format)
 
@@ -414,8 +413,6 @@ def to_output(context: Context, value: Any) -> str:
 
 
 class Function(partial[Any]):
-    """A function that a template may call, or a method of a string, list or mapping."""
-
     __repr__ = object.__repr__  # `partial` writes the arguments, which may be large
 
 
@@ -477,7 +474,6 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return self.undefined(obj=obj, name=argument)
 
     def call_filter(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Apply the filter that a template names in the filter ``map``."""
         return super().call_filter(name.strip(), *args, **kwargs)  # no filter for syntax
 
     def is_safe_callable(self, obj: Any) -> bool:
@@ -572,6 +568,5 @@ def names_needed(environment: BoundedEnvironment, source: str) -> set[str]:
 
 
 def string_constants(environment: BoundedEnvironment, source: str) -> set[str]:
-    """Return the string constants in a template's expressions."""
     constants = Parser(environment, source).parse().find_all(nodes.Const)
     return {node.value for node in constants if isinstance(node.value, str)}

@@ -1,5 +1,5 @@
-"""Write the binary ``RTKT`` payload: the choices of one span as a tree of tokens, in the format that
-``eliza_inference.h`` describes.
+"""Write the binary ``RTKT`` payload: the choices of one span as a tree of tokens, in the format
+that ``eliza_inference.h`` describes.
 
 The format does not contain the names of the leaves, their original order, duplicates (leaves with
 the same tokens become one leaf) or the model. If you need the names, keep the

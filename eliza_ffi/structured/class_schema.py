@@ -24,7 +24,6 @@ _PATTERNS = {"date": _DATE, "date-time": f"{_DATE}T{_TIME}", "time": _TIME}
 
 @functools.cache
 def schema_generator() -> Any:
-    """Return the class that creates JSON Schemas for pydantic."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
@@ -76,7 +75,6 @@ def _decimal(made: dict[str, Any], schema: Any) -> dict[str, Any]:
 
 
 def _rounded(number: dict[str, Any], places: int, whole: float = math.inf) -> dict[str, Any]:
-    """Limit the digits after the decimal point, and before it."""
     step = Decimal(10) ** -places
     made = {"multipleOf": float(step) if step < 1 else 1, **number}
     if whole < math.inf:

@@ -183,7 +183,6 @@ class AnswerWriter:
         self._end_of_last = 0
 
     def write(self, fixed: str) -> None:
-        """Append fixed text."""
         self.text += fixed
 
     def take_tokens(self, tokens: tuple[int, ...], token_bytes: tuple[int, ...]) -> None:
@@ -225,16 +224,13 @@ class AnswerWriter:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the last value is truncated."""
         return bool(self._filled) and self._filled[-1][0].truncated
 
     def spans(self) -> tuple[FilledSpan, ...]:
-        """Return the spans filled so far."""
         starts = self._token_starts()
         return tuple(self._with_tokens(filled, start, starts) for filled, start in self._filled)
 
     def last_span(self) -> FilledSpan:
-        """Return the most recently filled span."""
         filled, start = self._filled[-1]
         return self._with_tokens(filled, start, self._token_starts())
 

@@ -84,7 +84,6 @@ class GuidanceSource:
         return bool(self._matcher.is_accepting())
 
     def forced(self) -> list[int]:
-        """Return the tokens that must follow, as the model's tokenizer splits the text."""
         if not (text := self._matcher.compute_ff_bytes()):
             if self._matcher.is_error():
                 raise self._failure()
@@ -120,7 +119,6 @@ class GuidanceSource:
         return mask
 
     def _scanned(self) -> JsonLimit:
-        """Return the limits after they have read the whole text."""
         if self._unscanned:
             self._limits.push(bytes(self._unscanned))
             self._unscanned.clear()

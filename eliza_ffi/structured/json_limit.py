@@ -76,7 +76,6 @@ class JsonTokens:
         return dict(found)
 
     def beginning(self, text: bytes) -> Iterator[int]:
-        """Yield the tokens that spell a beginning of a text."""
         for n in range(1, len(text) + 1):
             yield from self._spelling.get(text[:n], ())
 
@@ -109,7 +108,6 @@ class JsonTokens:
 
     @lazy_property
     def whole(self) -> list[int]:
-        """The tokens that may have a whole name."""
         return [token for token, _ in self._matching(_WHOLE_NAME)]
 
     # ---- numbers -------------------------------------------------------------------------------

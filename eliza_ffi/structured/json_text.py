@@ -21,7 +21,6 @@ _OUTSIDE = re.compile(r'["\[\]{},]')
 
 
 def pointer_part(name: object) -> str:
-    """Escape a name for a JSON pointer."""
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
@@ -50,7 +49,6 @@ def _direct_parts(pointer: str, part: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a string has no lone surrogate."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -67,7 +65,6 @@ def json_text(value: Any) -> str:
 
 
 def string_body(text: str) -> str:
-    """Return a string as JSON, without the quotes."""
     return json_text(text)[1:-1]
 
 

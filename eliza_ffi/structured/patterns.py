@@ -40,7 +40,6 @@ def without_lookaround(pattern: str) -> str:
 
 
 def translate_patterns(part: dict[str, Any]) -> None:
-    """Translate the patterns of one part of a schema from JavaScript's dialect to Rust's."""
     if isinstance(part.get("pattern"), str):
         part["pattern"] = in_rust(part["pattern"])
     if isinstance(named := part.get("patternProperties"), dict):
@@ -153,7 +152,6 @@ def _is_anchored(pattern: str) -> bool:
 
 @functools.cache
 def byte_tokenizer() -> Any:
-    """Return a tokenizer with one token for each byte."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
     class Bytes:

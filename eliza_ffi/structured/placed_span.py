@@ -115,7 +115,6 @@ class PlacedSpan:
         return {"dfa": followed_value(self.request()["json"], self.follow)}
 
     def value(self, text: str) -> Any:
-        """Return the value that this text spells."""
         if self.span.kind == "enum" and self.texts is not None and self.span.enum_values:
             return self.span.enum_values[self.texts.index(text)]
         if self.span.rule is not None or (self.in_string and self.span.kind == "free-string"):

@@ -316,7 +316,6 @@ def _is_lowest(value: Any) -> bool:
 
 
 def _patterns(part: Part, compiles: Compiles) -> Relaxations:
-    """Remove the conditions of patterns."""
     pattern = part.get("pattern")
     if isinstance(pattern, str) and (shorter := without_lookaround(pattern)) != pattern:
         part["pattern"] = shorter
@@ -332,7 +331,6 @@ def _patterns(part: Part, compiles: Compiles) -> Relaxations:
 
 
 def _lengths(part: Part, compiles: Compiles) -> Relaxations:
-    """Remove lengths that llguidance cannot combine with a pattern."""
     names = [name for name in ("maxLength", "minLength") if name in part]
     if names and isinstance(part.get("pattern"), str):
         both = {name: part[name] for name in (*names, "pattern")}
@@ -352,7 +350,6 @@ def _pattern_properties(part: Part, compiles: Compiles) -> Relaxations:
 
 
 def _numbers(part: Part, compiles: Compiles) -> Relaxations:
-    """Remove bounds and multiples with too many digits."""
     kind = "integer" if part.get("type") == "integer" else "number"
     for name in (*LIMITS, "multipleOf"):
         value = part.get(name)
@@ -362,7 +359,6 @@ def _numbers(part: Part, compiles: Compiles) -> Relaxations:
 
 
 def _counts(part: Part, compiles: Compiles) -> Relaxations:
-    """Write whole numbers without a decimal point."""
     for name in (f"{most}{what}" for what in _COUNTS for most in ("min", "max")):
         value = part.get(name)
         if isinstance(value, float) and value.is_integer():
@@ -395,7 +391,6 @@ def _least_fields(part: Part, compiles: Compiles, only_closed: bool = False) -> 
 
 
 def _references(part: Part, compiles: Compiles) -> Relaxations:
-    """Remove the keywords next to a reference."""
     if isinstance(part.get("$ref"), str):
         for name in sorted(rules_of(part) - {"$ref"}):
             del part[name]

@@ -138,7 +138,6 @@ class _Form:
 
     @lazy_property
     def names(self) -> list[str]:
-        """The names of the fields that are declared."""
         return list(self.whole.get("properties", {}))
 
     @lazy_property
