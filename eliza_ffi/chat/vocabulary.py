@@ -44,9 +44,9 @@ class Vocabulary:
         while starts := [at for mark in marks if (at := text.find(mark, begin)) >= 0]:
             parts.append(text[begin : min(starts) + 1])
             begin = min(starts) + 1
-        first, *others = [*parts, text[begin:]]
-        tokens = self._tokenize(first, False, False)
-        for part in others:
+        parts.append(text[begin:])
+        tokens = self._tokenize(parts[0], False, False)
+        for part in parts[1:]:
             tokens += continued_tokens(lambda text: self._tokenize(text, False, False), part)
         return tokens
 
