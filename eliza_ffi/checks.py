@@ -57,6 +57,15 @@ def naming(argument: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Begin the messages of InvalidArgumentErrors that leave the ``with`` block with a place."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{where}: {error}") from None
+
+
 def found(value: object) -> str:
     """Describe a value in a few words: strings and numbers literally, others by their type."""
     if isinstance(value, type):

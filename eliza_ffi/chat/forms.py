@@ -63,12 +63,15 @@ class MessageForms:
         """Whether the template writes several system messages, and one after a user's message."""
         system, later = ({"role": "system", "content": each} for each in (OTHER_MARK, LAST_MARK))
         talks = {"several": [system, later, _user(MARK)], "later": [system, _user(MARK), later]}
-        written = {
-            name: self._write(list(map(self._fit_message, map(dict, talk))), tools=self.no_tools)
-            for name, talk in talks.items()
-        }
         marks = (MARK, OTHER_MARK, LAST_MARK)
-        return {name: all(mark in text for mark in marks) for name, text in written.items()}
+        return {
+            name: all(mark in text for mark in marks)
+            for name, talk in talks.items()
+            for text in (self._written(*map(self._fit_message, map(dict, talk))),)
+        }
+
+    def _written(self, *talk: Mapping[str, Any]) -> str:
+        return self._write([*talk], tools=self.no_tools)
 
     @lazy_property
     def no_tools(self) -> list[Any] | None:
@@ -99,8 +102,8 @@ class MessageForms:
     @lazy_property
     def _content_form(self) -> str:
         """The contents that the template supports: ``"text"``, ``"parts"`` or ``"any"``."""
-        as_text = MARK in self._write([_user(MARK)], tools=self.no_tools)
-        written = self._write([_user(_parts(MARK))], tools=self.no_tools)
+        as_text = MARK in self._written(_user(MARK))
+        written = self._written(_user(_parts(MARK)))
         # A template that expects a string writes a list of parts in Python's notation.
         as_parts = MARK in written and "'text':" not in written
         if as_text == as_parts:
@@ -112,11 +115,8 @@ class MessageForms:
         """Whether the template rejects turns of the assistant without ``reasoning_content``."""
         turn = {"role": "assistant", "content": MARK}
         thinking = {**turn, "reasoning_content": ""}
-        without, with_it = (
-            MARK in self._write([_user("x"), each], tools=self.no_tools)
-            for each in (turn, thinking)
-        )
-        return with_it and not without
+        without, with_it = (self._written(_user("x"), each) for each in (turn, thinking))
+        return MARK in with_it and MARK not in without
 
     @lazy_property
     def _call_forms(self) -> tuple[str | None, str]:
@@ -162,7 +162,7 @@ class MessageForms:
         known = {}
         for role in ("developer", "system"):
             talk = [{"role": role, "content": OTHER_MARK}, _user(MARK)]
-            text = self._write(list(map(self._fit_message, talk)), tools=self.no_tools)
+            text = self._written(*map(self._fit_message, talk))
             known[role] = MARK in text and OTHER_MARK in text
         return known
 

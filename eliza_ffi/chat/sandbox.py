@@ -19,7 +19,7 @@ from itertools import islice
 from string import Formatter
 from typing import Any, NoReturn, cast
 
-from jinja2 import filters, meta, nodes
+from jinja2 import filters, nodes
 from jinja2.exceptions import SecurityError, TemplateAssertionError, UndefinedError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.lexer import Token, TokenStream
@@ -560,11 +560,6 @@ class TemplateTags(Extension):
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def names_needed(environment: BoundedEnvironment, source: str) -> set[str]:
-    """Return the names of the variables that a template may read before it has set them."""
-    return meta.find_undeclared_variables(Parser(environment, source).parse())
 
 
 def string_constants(environment: BoundedEnvironment, source: str) -> set[str]:

@@ -52,6 +52,7 @@ class ChatTemplate:
         from . import sandbox  # imports Jinja2, which takes time
 
         self._sandbox = sandbox
+        self._older_names = {name for name in OLDER_NAMES if name in source}
         if len(source) > MAX_SOURCE:
             raise ChatTemplateError(
                 f"the chat template is too long: expected at most {MAX_SOURCE:,} characters, "
@@ -59,9 +60,6 @@ class ChatTemplate:
             )
         try:
             self._template = _environment().from_string(source)
-            # Here, because parsing a long template again could take all the time of a rendering.
-            older = {name for name in OLDER_NAMES if name in source}
-            self._older_names = older and older & self._sandbox.names_needed(_environment(), source)
         except Exception as error:  # from the parser, Python's compiler or the sandbox
             raise ChatTemplateError(f"the chat template is not valid: {_summary(error)}") from error
 

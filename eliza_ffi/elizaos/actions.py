@@ -17,6 +17,7 @@ from ..checks import (
     check_text,
     check_unicode,
     found,
+    within,
     wrong,
 )
 from ..errors import InvalidArgumentError
@@ -75,10 +76,8 @@ class Parameter:
                 if not self._is_of_type(value):
                     expected = f"expected enum values of type {self.type}"
                     raise InvalidArgumentError(f"{this}: {expected}, got {found(value)}")
-        try:
+        with within(this):
             _ = self.span
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{this}: {error}") from None
 
     @classmethod
     def from_dict(cls, data: Any) -> Parameter:
@@ -212,10 +211,8 @@ class Action:
             )
         if not isinstance(parameters, Sequence) or isinstance(parameters, str):
             raise wrong(f"{this}: parameters", "a list", parameters)
-        try:
+        with within(this):
             listed = tuple(Parameter.from_dict(each) for each in parameters)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{this}: {error}") from None
         return cls(data["name"], listed, str(data.get("description") or ""))
 
     def accepts(self, parameters: Any) -> bool:

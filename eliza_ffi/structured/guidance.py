@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +60,16 @@ TOO_COMPLEX = ("Stop: LexerTooComplex", "Stop: ParserTooComplex")
 text. Its error texts contain them; `stop_reason` returns only "InternalError"."""
 
 
-Limit = tuple[bool | None, int, tuple[bytes, ...]]
-"""Whether an object must not have a name twice (None = as the grammar's schemas need it), the most
-digits of a number, and the fixed strings before JSON values."""
+class _Constraint(NamedTuple):
+    """What determines a compiled constraint."""
+
+    kind: str
+    grammar: str
+    repeats_names: bool | None = False  # whether an object could have a name twice; None = look
+    max_digits: int = MAX_DIGITS
+    json_after: tuple[bytes, ...] = ()  # the fixed strings before JSON values
+    relaxed: tuple[str, ...] = ()
+    plan: SchemaPlan | None = None
 
 
 class GuidanceSource:
@@ -199,8 +206,8 @@ class GuidanceMasks:
         tokenizer: Any,
         vocabulary: TokenTexts,
         limits: Callable[[], JsonLimit],
-        relaxed: tuple[str, ...] = (),
-        plan: SchemaPlan | None = None,
+        relaxed: tuple[str, ...],
+        plan: SchemaPlan | None,
     ) -> None:
         self._matcher = matcher
         self._tokenizer = tokenizer
@@ -247,8 +254,9 @@ class Guidance:
         """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned.
         Numbers and times have limits."""
         made = grammar_of_text(text)
-        limit = made.repeats_names, made.max_digits, (b"",)
-        return self._masks("schema", made.grammar, limit, made.relaxed, plan_of_text(made.prepared))
+        limits = made.repeats_names, made.max_digits, (b"",), made.relaxed
+        plan = plan_of_text(made.prepared)
+        return self._masks(_Constraint("schema", made.grammar, *limits, plan))
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Compile a regular expression that must match the whole text. Classes such as ``\\d`` are
@@ -261,7 +269,8 @@ class Guidance:
             ascii_only = regex_to_lark(pattern, "dws")  # \d, \w and \s are ASCII only
         except ValueError as error:
             raise _rejected(kind, str(error)) from error
-        return self._masks(kind, LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
+        grammar = LLMatcher.grammar_from_lark(f"start: /{ascii_only}/")
+        return self._masks(_Constraint(kind, grammar))
 
     def lark(
         self,
@@ -276,17 +285,9 @@ class Guidance:
         JSON."""
         after = tuple([text.encode() for text in json_after])
         checked_text(_LARK, grammar)
-        return self._masks(_LARK, grammar, (None, max_digits, after), plan=plan)
+        return self._masks(_Constraint(_LARK, grammar, None, max_digits, after, plan=plan))
 
-    def _masks(
-        self,
-        kind: str,
-        grammar: str,
-        limit: Limit = (False, MAX_DIGITS, ()),
-        relaxed: tuple[str, ...] = (),
-        plan: SchemaPlan | None = None,
-    ) -> GuidanceMasks:
-        key = kind, grammar, limit, relaxed, plan
+    def _masks(self, key: _Constraint) -> GuidanceMasks:
         with self._lock:
             compiling = self._compiling.setdefault(key, threading.Lock())
         with compiling:  # other constraints do not wait
@@ -295,7 +296,7 @@ class Guidance:
             if cached is None:
                 begin = time.thread_time()
                 try:
-                    masks = self._compiled(*key)
+                    masks = self._compiled(key)
                 finally:
                     with self._lock:
                         self._compiling.pop(key, None)
@@ -310,16 +311,10 @@ class Guidance:
                 seconds -= seconds_of_oldest
         return cached[0]
 
-    def _compiled(
-        self,
-        kind: str,
-        grammar: str,
-        limit: Limit,
-        relaxed: tuple[str, ...],
-        plan: SchemaPlan | None,
-    ) -> GuidanceMasks:
+    def _compiled(self, key: _Constraint) -> GuidanceMasks:
         from llguidance import LLMatcher, LLParserLimits
 
+        kind, grammar = key.kind, key.grammar
         schemas = list(_schemas_of(grammar)) if kind == _LARK else []
         if kind == _LARK:
             check_depth_of_grammar(grammar)
@@ -343,12 +338,21 @@ class Guidance:
             raise _rejected(kind, matcher.get_error())
         if self._json_tokens is None:
             self._json_tokens = JsonTokens(vocabulary)
-        repeats, most, after = limit
+        repeats = key.repeats_names
         if repeats is None:
             repeats = any(map(may_repeat_names, schemas))
-        limits_of_text = functools.partial(JsonLimit, self._json_tokens, repeats, most, after)
-        masks = GuidanceMasks(matcher, self._tokenizer, vocabulary, limits_of_text, relaxed, plan)
-        _check_begins(kind, masks)
+        limits_of_text = functools.partial(
+            JsonLimit, self._json_tokens, repeats, key.max_digits, key.json_after
+        )
+        masks = GuidanceMasks(
+            matcher, self._tokenizer, vocabulary, limits_of_text, key.relaxed, key.plan
+        )
+        try:
+            source = masks.start()
+            source.mask()
+            source.forced()
+        except NativeFaultError as error:  # for example, if the rules only refer to themselves
+            raise InvalidArgumentError(f"no text can match the {kind}: {error}") from None
         return masks
 
 
@@ -364,16 +368,6 @@ def _tokenizer_of(vocabulary: TokenTexts) -> Any:
         eos_token=list(vocabulary.ends),
         slices=LLTokenizer.json_slices(),
     )
-
-
-def _check_begins(kind: str, masks: GuidanceMasks) -> None:
-    """Raise if no text can begin, as with a grammar whose rules only refer to themselves."""
-    try:
-        source = masks.start()
-        source.mask()
-        source.forced()
-    except NativeFaultError as error:
-        raise InvalidArgumentError(f"no text can match the {kind}: {error}") from None
 
 
 def _schemas_of(grammar: str) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from ..checks import (
     check_number,
     check_text,
     check_whole,
+    within,
     wrong,
 )
 from ..errors import InvalidArgumentError
@@ -136,14 +137,12 @@ class SpanSamplerPlan:
         strict = check_flag("strict", values.get("strict", False))
         read = []
         for i, each in enumerate(overrides):
-            try:
+            with within(f"overrides[{i}]"):
                 given = from_json_form("an override", each, SpanOverride)
                 for needed in ("span_index", "temperature"):
                     if needed not in given:
                         raise InvalidArgumentError(f"an override needs {needed}")
                 read.append(SpanOverride(**given))
-            except InvalidArgumentError as error:
-                raise InvalidArgumentError(f"overrides[{i}]: {error}") from None
         return cls(tuple(read), strict)
 
     def to_dict(self) -> dict[str, Any]:

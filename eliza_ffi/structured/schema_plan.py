@@ -134,7 +134,6 @@ class _Form:
         self.labels: Sequence[Label] | None = None  # None = they are not listed
         self._plan = plan
         self._fields: dict[tuple[int, int, str], list[Label]] = {}
-        self._form_of: dict[str, _Form] = {}  # by the names of fields
 
     @lazy_property
     def names(self) -> list[str]:
@@ -235,13 +234,8 @@ class _Form:
         return self.opening() or ('"' if self.whole.get("type") == "string" else "")
 
     def field(self, name: str) -> _Form:
-        form = self._form_of.get(name)
-        if form is None:
-            others = self.whole.get("additionalProperties", True)
-            form = self._plan.form(self.whole.get("properties", {}).get(name, others))
-            if name in self.names:  # there may be any number of others
-                self._form_of[name] = form
-        return form
+        others = self.whole.get("additionalProperties", True)
+        return self._plan.form(self.whole.get("properties", {}).get(name, others))
 
     def item(self, index: int) -> _Form | None:
         """Return the form of an item; None if the array must end before it."""

@@ -33,6 +33,8 @@ _IN_ONE = {
 _IN_LIST = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
 _BY_NAME = {"dependencies", "dependentSchemas", "patternProperties", "properties"}
 DEFINITIONS = ("$defs", "definitions")
+_IDS = ("$id", "id")
+_NAMES = (*_IDS, "$anchor", "$dynamicAnchor")
 
 _CLOSABLE = {"type", "properties", "required", "minProperties", "maxProperties"}
 _OF_PARTS = {"additionalProperties", "items", "patternProperties", "prefixItems", "properties"}
@@ -114,8 +116,8 @@ class SchemaDocument:
         uri, _, fragment = reference.partition("#")
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
-            return self._anchors.get(fragment, [])
-        roots = [(at, part) for own, at, part in self._resources if _may_name(uri, own)]
+            return [(at, part) for _, anchor, at, part in self._named_parts if anchor == fragment]
+        roots = [(at, part) for own, _, at, part in self._named_parts if _may_name(uri, own)]
         found = ((at + fragment, target_at(part, fragment)) for at, part in roots)
         return [(pointer, target) for pointer, target in found if target is not None]
 
@@ -125,31 +127,16 @@ class SchemaDocument:
         return next((part for _, part in found), None)
 
     @lazy_property
-    def _resources(self) -> list[tuple[str, str, Part]]:
-        named = [
-            (part[name].partition("#")[0], pointer, part)
-            for pointer, part in self._named_parts
-            for name in ("$id", "id")
-            if isinstance(part.get(name), str)
-        ]
-        return [("", "", self.root), *named]
-
-    @lazy_property
-    def _anchors(self) -> dict[str, list[tuple[str, Part]]]:
-        anchors: dict[str, list[tuple[str, Part]]] = {}
-        for pointer, part in self._named_parts:
-            ids = (part.get(name) for name in ("$id", "id"))
-            fragments = [each.partition("#")[2] for each in ids if isinstance(each, str)]
-            for anchor in (*fragments, part.get("$anchor"), part.get("$dynamicAnchor")):
-                if isinstance(anchor, str) and anchor:
-                    anchors.setdefault(anchor, []).append((pointer, part))
-        return anchors
-
-    @lazy_property
-    def _named_parts(self) -> list[tuple[str, Part]]:
-        names = {"$anchor", "$dynamicAnchor", "$id", "id"}
-        parts = json_parts(self.root)
-        return [(at, part) for at, part in parts if isinstance(part, dict) and part.keys() & names]
+    def _named_parts(self) -> list[tuple[str | None, str, str, Part]]:
+        """The URIs and anchors in the schema, each with the JSON pointer and the part it names. An
+        anchor without a URI has None in its place."""
+        named: list[tuple[str | None, str, str, Part]] = [("", "", "", self.root)]
+        for pointer, part in json_parts(self.root):
+            for key in _NAMES if isinstance(part, dict) else ():
+                if isinstance(name := part.get(key), str):
+                    uri, _, anchor = name.partition("#") if key in _IDS else (None, "", name)
+                    named.append((uri, anchor, pointer, part))
+        return named
 
     # ---- the values that a schema allows ---------------------------------------------------------
 
@@ -289,8 +276,10 @@ def target_at(root: Any, pointer: str) -> Any:
     return part
 
 
-def _may_name(uri: str, own: str) -> bool:
+def _may_name(uri: str, own: str | None) -> bool:
     """Return whether a URI may name the schema with another URI. Both may be relative."""
+    if own is None:
+        return False
     if "://" in uri and "://" in own:
         return uri == own
     name = _end_of_path(uri)
@@ -410,7 +399,9 @@ def list_known_names(document: SchemaDocument) -> None:
     patterns allow few names. Each declared property can be written only once."""
     for _, part in list(document.parts()):
         _list_names_of_patterns(part)
-        names = _listed_names(document, part.get("propertyNames", {}))
+        schema = part.get("propertyNames", {})
+        is_pattern = isinstance(schema, dict) and rules_of(schema) - {"type"} == {"pattern"}
+        names = strings_of(schema["pattern"]) if is_pattern else document.values(schema)
         if names is None or len(names) > MAX_LISTED_NAMES or "patternProperties" in part:
             continue
         del part["propertyNames"]
@@ -426,12 +417,6 @@ def list_known_names(document: SchemaDocument) -> None:
         listed = [name for name in dict.fromkeys(names) if isinstance(name, str)]
         part["properties"] = {name: known.get(name, others) for name in listed}
         part["additionalProperties"] = False
-
-
-def _listed_names(document: SchemaDocument, schema: Any) -> Sequence[Any] | None:
-    if isinstance(schema, dict) and rules_of(schema) - {"type"} == {"pattern"}:
-        return strings_of(schema["pattern"])
-    return document.values(schema)
 
 
 def _list_names_of_patterns(part: Part) -> None:

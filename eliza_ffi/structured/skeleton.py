@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._lazy import lazy_property
-from ..checks import check_each, check_kind, check_known
+from ..checks import check_each, check_kind, check_known, within
 from ..checks import check_text as check_string
 from ..errors import InvalidArgumentError
 from .json_text import JsonScanner, read_json
@@ -62,10 +62,8 @@ class Skeleton:
                 f"spans: expected at most {MAX_SPANS} spans, got {len(self.spans)}"
             )
         for placed in self.placed:
-            try:
+            with within(f"spans[{placed.index}]"):
                 placed.request()
-            except InvalidArgumentError as error:
-                raise InvalidArgumentError(f"spans[{placed.index}]: {error}") from None
 
     @classmethod
     def from_dict(cls, data: Any, grammar: str | None = None) -> Skeleton:
@@ -91,10 +89,8 @@ class Skeleton:
         check_kind("spans", listed, (list, tuple), "a list")
         spans = []
         for i, each in enumerate(listed):
-            try:
+            with within(f"spans[{i}]"):
                 spans.append(SkeletonSpan.from_dict(each))
-            except InvalidArgumentError as error:
-                raise InvalidArgumentError(f"spans[{i}]: {error}") from None
         if grammar is not None:
             check_string("grammar", grammar)
         return cls(tuple(spans), data.get("id"), grammar or data.get("grammar"))
@@ -136,7 +132,8 @@ class Skeleton:
                     f"spans[{i}]: the preceding literal ends inside an escape sequence, "
                     f"{position.escape!r}"
                 )
-            grammar = None if span.rule is None else self._grammar_of(i, span.rule)
+            with within(f"spans[{i}]"):
+                grammar = None if span.rule is None else self._grammar_of(span.rule)
             values.append(PlacedSpan(i, span, position.in_string, grammar=grammar))
             fixed.append("")
         if not values:
@@ -145,10 +142,8 @@ class Skeleton:
         for i, value in enumerate(values):
             following = fixed[i + 1]
             is_last = i == len(values) - 1
-            try:
+            with within(f"spans[{value.index}]"):
                 value.check_follower(following if following or is_last else None)
-            except InvalidArgumentError as error:
-                raise InvalidArgumentError(f"spans[{value.index}]: {error}") from None
             placed.append(replace(value, before=fixed[0] if i == 0 else "", after=following))
         return tuple(placed)
 
@@ -185,15 +180,13 @@ class Skeleton:
             }
         return len(text) in ends
 
-    def _grammar_of(self, index: int, rule: str) -> str:
+    def _grammar_of(self, rule: str) -> str:
         if self.grammar is None:
             raise InvalidArgumentError(
-                f"spans[{index}]: the rule {rule!r} is not defined: the skeleton has no grammar"
+                f"the rule {rule!r} is not defined: the skeleton has no grammar"
             )
         if rule not in _rule_names(self.grammar):
-            raise InvalidArgumentError(
-                f"spans[{index}]: the skeleton's grammar does not define the rule {rule!r}"
-            )
+            raise InvalidArgumentError(f"the skeleton's grammar does not define the rule {rule!r}")
         return _with_root(self.grammar, rule)
 
 

@@ -13,6 +13,7 @@ from ..checks import (
     check_one_of,
     check_several,
     check_unicode,
+    within,
     wrong,
 )
 from ..errors import InvalidArgumentError
@@ -138,10 +139,8 @@ def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
     for i, value in enumerate(values):
         if value is not None and not isinstance(value, str | int | float | bool):
             raise wrong(f"enum_values[{i}]", "a string, number, boolean or null", value)
-        try:
+        with within(f"enum_values[{i}]"):
             text = json_text(value)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"enum_values[{i}]: {error}") from None
         if text in seen:
             raise InvalidArgumentError(
                 f"enum_values[{i}] is {text}, a duplicate of enum_values[{seen[text]}]"
