@@ -27,7 +27,8 @@ from page_tables import markdown_table
 
 from eliza_ffi import Model
 from eliza_ffi.errors import FillError, InvalidArgumentError
-from eliza_ffi.structured.schema import schema_grammar
+from eliza_ffi.structured.limits import checked_schema
+from eliza_ffi.structured.schema import grammar_of_text
 
 SETTINGS: dict[str, Any] = {"max_tokens": 100, "on_limit": "close", "temperature": 1.5}
 COLUMNS = ("schemas", "compiled", "relaxed", "broken", "answers", "failed", "invalid")
@@ -54,7 +55,7 @@ def count(
         return
     found["schemas"] += 1
     try:
-        grammar = schema_grammar(schema)
+        grammar = grammar_of_text(checked_schema(schema))
     except InvalidArgumentError as error:
         why[f"rejected: {_kind_of(str(error))}"] += 1
         return

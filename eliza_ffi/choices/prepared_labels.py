@@ -81,8 +81,11 @@ class ChoiceCache:
         tokens = self.prepare(choices, lead)
         with self._lock:
             self._of_texts[key] = tokens
-            while self._is_too_full():
-                del self._of_texts[next(iter(self._of_texts))]
+            n_choices = sum(len(texts) for texts, _ in self._of_texts)
+            while len(self._of_texts) > (1 if n_choices > MAX_CHOICES else MAX_SETS):
+                oldest = next(iter(self._of_texts))
+                n_choices -= len(oldest[0])
+                del self._of_texts[oldest]
         return tokens
 
     def has(self, choices: LabelSet[Any]) -> bool:
@@ -92,9 +95,3 @@ class ChoiceCache:
         """Empty the cache. `PreparedLabels` keep their tokens."""
         with self._lock:
             self._of_texts.clear()
-
-    def _is_too_full(self) -> bool:
-        n_choices = sum(len(texts) for texts, _ in self._of_texts)
-        return len(self._of_texts) > MAX_SETS or (
-            n_choices > MAX_CHOICES and len(self._of_texts) > 1
-        )
