@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,22 +19,21 @@ MIN_ABOVE_0 = 1e-17
 LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
-def list_few_numbers(parts: Iterable[dict[str, Any]]) -> None:
+def list_few_numbers(part: dict[str, Any]) -> None:
     """Replace a range by a list of its numbers, if they are few and floats are not exact enough: if
     the range has integers above 2^53 or multiples of a fraction."""
-    for part in parts:
-        if part.keys() & {"enum", "const", "$ref"} or part.get("type") not in ("integer", "number"):
-            continue
-        limits = {name: part[name] for name in LIMITS if name in part}
-        step = part.get("multipleOf", 1 if part["type"] == "integer" else None)
-        if step is None or not all(is_number(each) for each in (*limits.values(), step)):
-            continue
-        is_large = any(abs(each) > LARGEST_INTEGER for each in limits.values())
-        is_fraction = Fraction(str(step)).denominator > 1
-        if (is_large or is_fraction) and (listed := _listed(limits, Fraction(str(step)))):
-            for name in (*limits, "multipleOf"):
-                part.pop(name, None)
-            part["enum"] = listed
+    if part.keys() & {"enum", "const", "$ref"} or part.get("type") not in ("integer", "number"):
+        return
+    limits = {name: part[name] for name in LIMITS if name in part}
+    step = part.get("multipleOf", 1 if part["type"] == "integer" else None)
+    if step is None or not all(is_number(each) for each in (*limits.values(), step)):
+        return
+    is_large = any(abs(each) > LARGEST_INTEGER for each in limits.values())
+    is_fraction = Fraction(str(step)).denominator > 1
+    if (is_large or is_fraction) and (listed := _listed(limits, Fraction(str(step)))):
+        for name in (*limits, "multipleOf"):
+            part.pop(name, None)
+        part["enum"] = listed
 
 
 def _listed(limits: dict[str, Any], step: Fraction) -> list[int | float]:
@@ -56,13 +54,11 @@ def _number(value: Fraction) -> int | float:
     return float(Decimal(value.numerator) / Decimal(value.denominator))
 
 
-def without_large_integers(parts: Iterable[dict[str, Any]]) -> None:
+def without_large_integers(part: dict[str, Any]) -> None:
     """Allow any integer where ``enum`` or ``const`` of a part has one that would be rounded."""
-    for part in parts:
-        values = part.get("enum", [part["const"]] if "const" in part else [])
-        large = [each for each in values if _has_large(each)]
-        if not large:
-            continue
+    values = part.get("enum", [part["const"]] if "const" in part else [])
+    large = [each for each in values if _has_large(each)]
+    if large:
         for name in ("enum", "const"):
             part.pop(name, None)
         others = [each for each in values if not _has_large(each)]
@@ -90,21 +86,22 @@ def _with_any_integer(value: Any) -> dict[str, Any]:
     return {"type": "integer"}
 
 
-def without_exclusive_bounds(parts: Iterable[dict[str, Any]]) -> None:
+def without_exclusive_bounds(part: dict[str, Any]) -> None:
     """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by the next number. Above
     an exclusive bound of 0, llguidance allows 0.5 but not 0.50."""
-    sides = (("Minimum", "Maximum", 1.0, max), ("Maximum", "Minimum", -1.0, min))
-    for part in parts:
-        for near, far, sign, stricter in sides:
-            bound: Any = part.get(f"exclusive{near}")
-            if part.get("type") == "integer" or not is_number(bound) or _is_large(bound):
-                continue
-            next_one = math.nextafter(bound, sign * math.inf) if bound else sign * MIN_ABOVE_0
-            others = [part.get(name, sign * math.inf) for name in (far.lower(), f"exclusive{far}")]
-            # Errors about bounds that contradict each other must name the schema's own ones.
-            if bound * sign >= 0 and all(each * sign > next_one * sign for each in others):
-                part[near.lower()] = stricter(part.get(near.lower(), next_one), next_one)
-                del part[f"exclusive{near}"]
+    for near, far, sign, stricter in (
+        ("Minimum", "Maximum", 1.0, max),
+        ("Maximum", "Minimum", -1.0, min),
+    ):
+        bound: Any = part.get(f"exclusive{near}")
+        if part.get("type") == "integer" or not is_number(bound) or _is_large(bound):
+            continue
+        next_one = math.nextafter(bound, sign * math.inf) if bound else sign * MIN_ABOVE_0
+        others = [part.get(name, sign * math.inf) for name in (far.lower(), f"exclusive{far}")]
+        # Errors about bounds that contradict each other must name the schema's own ones.
+        if bound * sign >= 0 and all(each * sign > next_one * sign for each in others):
+            part[near.lower()] = stricter(part.get(near.lower(), next_one), next_one)
+            del part[f"exclusive{near}"]
 
 
 def _is_large(value: Any) -> bool:

@@ -112,8 +112,9 @@ def _grammar(schema: Any, text: str) -> SchemaGrammar:
     prepare(document)
     prepared = json.dumps(schema)
     parts = [part for _, part in document.parts()]
-    without_large_integers(parts)
-    without_exclusive_bounds(parts)
+    for part in parts:
+        without_large_integers(part)
+        without_exclusive_bounds(part)
     trials, errors = _Trials(), set[str]()
 
     def change(rule: Rule) -> tuple[str, ...]:

@@ -206,14 +206,9 @@ class SchemaDocument:
         known = {} if known is None else known
         if not isinstance(schema, Mapping):
             return (ObjectForm((), frozenset()),)
-        if id(schema) not in known:
-            known[id(schema)] = ()  # a schema that refers to itself adds nothing
-            known[id(schema)] = self._forms(schema, known)
-        return known[id(schema)]
-
-    def _forms(
-        self, schema: Mapping[str, Any], known: dict[int, tuple[ObjectForm, ...]]
-    ) -> tuple[ObjectForm, ...]:
+        if id(schema) in known:
+            return known[id(schema)]
+        known[id(schema)] = ()  # a schema that refers to itself adds nothing
         if "type" in schema and "object" not in types_of(schema):
             return ()
         names, required = schema.get("properties", ()), schema.get("required", ())
@@ -229,6 +224,7 @@ class SchemaDocument:
                 names = dict.fromkeys(name for form in forms for name in form.names)
                 required = frozenset.intersection(*(form.required for form in forms))
                 forms = (ObjectForm(tuple(names), required),)
+        known[id(schema)] = forms
         return forms
 
 
@@ -444,7 +440,8 @@ def prepare(document: SchemaDocument) -> None:
     list_known_names(document)
     limit_unique_items(document)
     forbid_impossible_parts(document)
-    list_few_numbers(part for _, part in document.parts())
+    for _, part in document.parts():
+        list_few_numbers(part)
 
 
 def limit_unique_items(document: SchemaDocument) -> None:

@@ -145,5 +145,5 @@ def test_the_forms_of_an_object_keep_what_each_alternative_requires() -> None:
     ids=str,
 )
 def test_a_range_that_a_float_could_blur_is_listed(schema: Any, expected: Any) -> None:
-    list_few_numbers([schema])
+    list_few_numbers(schema)
     assert schema.get("enum") == expected

@@ -201,11 +201,11 @@ def test_a_constraint_does_not_wait_for_another_that_is_compiled(
     begun, go_on = threading.Event(), threading.Event()
     compiled = Guidance._compiled
 
-    def slow(self: Guidance, kind: str, grammar: str, *more: Any) -> Any:
-        if "slow" in grammar:
+    def slow(self: Guidance, key: Any) -> Any:
+        if "slow" in key.grammar:
             begun.set()
             assert go_on.wait(60)
-        return compiled(self, kind, grammar, *more)
+        return compiled(self, key)
 
     monkeypatch.setattr(Guidance, "_compiled", slow)
     with ThreadPoolExecutor() as pool:
