@@ -90,8 +90,8 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         {
             "--labels TABLE": "a file of eliza-ffi label, whose random rows are used, or another "
             "table with right answers to all rows",
-            "--target QUESTION=COLUMN ...": "the column of --labels with the right answers to a "
-            "question; repeat for each question (default: the column with the question's name)",
+            "--target QUESTION=COLUMN ...": "the column with the right answers to a question; "
+            "repeat for each question (in --labels; default: the column with the question's name)",
             "--after-model PATH|NAME": "the model of AFTER (default: that of --model)",
             "--json": "print JSON: the comparison",
             "--output FILE": "write to FILE: all rows whose answer differs, as CSV",

@@ -760,7 +760,7 @@ class CffiBinding:
     def decide(self, ctx: Any, decision: Decision) -> Decided:
         """Read the prompt of a decision, and score the choices after all its endings together."""
         struct = check_kind("decision", decision, Decision, DECISION).struct
-        self._call("decide", f"decide after {struct.n_tokens} tokens", ctx, struct)
+        self._call("decide", f"read {struct.n_tokens} tokens", ctx, struct)
         passes, n_cached = struct.forward_passes, struct.tokens_cached
         return Decided(decision.scored.scores(), decision.states, passes, n_cached)
 

@@ -273,8 +273,8 @@ def test_rows_longer_than_the_context_are_left_out_and_listed(run: Run, table: s
     assert [each["n"] for each in report["questions"]] == [24, 24]
     empty, first, second = report["left_out"]
     assert empty == "in.csv, line 27: column 'body' is empty"
-    assert first.startswith("in.csv, line 4: an input of 15,000 characters: cannot prefill")
-    assert second.startswith("in.csv, line 28: an input of 20,000 characters: cannot prefill")
+    assert first.startswith("in.csv, line 4: an input of 15,000 characters: cannot read")
+    assert second.startswith("in.csv, line 28: an input of 20,000 characters: cannot read")
     assert err.splitlines()[0] == "eliza-ffi: rows left out: 3"
     assert f"  {first}" in err.splitlines()
     out, err = run("calibrate", *small, "--output", "c.json", "--json")
