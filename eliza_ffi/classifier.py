@@ -30,7 +30,8 @@ from .decisions.fingerprint import fingerprint_of
 from .decisions.questions import Choice
 from .decisions.wire import question_to
 from .errors import InvalidArgumentError
-from .evidence.calibration import METHODS, Calibration, CalibrationMethod, replace_file
+from .evidence.calibration import METHODS, Calibration, CalibrationMethod
+from .evidence.json_fields import replace_file
 from .evidence.question_plan import is_of_row
 from .evidence.self_training import MIN_ROWS
 from .learning.fitting import calibrate

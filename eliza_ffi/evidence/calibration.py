@@ -32,11 +32,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,7 +44,6 @@ from .._lazy import lazy_property
 from ..chat.prompt import Prompt
 from ..checks import (
     check_each,
-    check_file,
     check_kind,
     check_path,
     check_text,
@@ -78,7 +76,7 @@ from .certificates import Automation, CertifiedThreshold, ConformalSets
 from .familiarity import Familiarity
 from .features import Feature
 from .heads import Head
-from .json_fields import Count, JsonFields
+from .json_fields import Count, JsonFields, read_file, replace_file
 from .question_plan import WantedHidden
 from .scoring import (
     MAX_TEMPERATURE,
@@ -89,8 +87,6 @@ from .scoring import (
     with_unseen,
 )
 from .self_training import SelfTraining
-
-T = TypeVar("T")
 
 CalibrationMethod = Literal[
     "none",
@@ -596,29 +592,6 @@ class Calibration(JsonFields):
             exist.
         """
         return read_file(path, "calibration", cls.from_text)
-
-
-def read_file(path: str | os.PathLike[str], what: str, read: Callable[[bytes], T]) -> T:
-    """Read a file with a function of its content; errors name the file, and `what` it is not."""
-    check_file(check_path("path", path), f"a {what}")
-    raw = Path(path).read_bytes()
-    try:
-        return read(raw)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{path} is not a usable {what}: {error}") from error
-
-
-def replace_file(target: Path, text: str) -> None:
-    """Write a text file, or leave an existing one unchanged if that fails."""
-    draft = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with draft.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def as_calibration(calibration: Any) -> Calibration | None:

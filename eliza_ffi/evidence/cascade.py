@@ -37,10 +37,10 @@ from ..session.batches import kept_or_raised, run_many
 from ..session.requests import check_prompts
 from ..session.task import Task
 from ..structured.json_text import json_text, read_json
-from .calibration import CASCADE_FORMAT, Calibration, asked_question, read_file, replace_file
+from .calibration import CASCADE_FORMAT, Calibration, asked_question
 from .comparing import only_compares
 from .deciding import DecisionPlan, plan_of
-from .json_fields import Count, JsonFields, Share
+from .json_fields import Count, JsonFields, Share, read_file, replace_file
 from .reasoning import decision_task, inputs_at_once, question_task
 from .scoring import default_weights
 

@@ -1,15 +1,19 @@
-"""Dataclasses as JSON data, which is checked when it is read."""
+"""Dataclasses as JSON data, which is checked when it is read, and their files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
+from pathlib import Path
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
+    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -17,11 +21,13 @@ from typing import (
 )
 
 from ..checks import (
+    check_file,
     check_flag,
     check_kind,
     check_known,
     check_number,
     check_one_of,
+    check_path,
     check_several,
     check_text,
     check_whole,
@@ -30,6 +36,8 @@ from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+T = TypeVar("T")
 
 Count = Annotated[int, (0,)]
 """A whole number of 0 or more. The tuple has the limits that the reader checks."""
@@ -101,3 +109,26 @@ def _read(name: str, value: Any, kind: Any) -> Any:
         return float(check_number(name, value, *limits))
     checks: dict[Any, Any] = {bool: check_flag, int: check_whole, str: check_text}
     return checks[kind](name, value, *limits) if kind in checks else value
+
+
+def read_file(path: str | os.PathLike[str], what: str, read: Callable[[bytes], T]) -> T:
+    """Read a file with a function of its content; errors name the file, and `what` it is not."""
+    check_file(check_path("path", path), f"a {what}")
+    raw = Path(path).read_bytes()
+    try:
+        return read(raw)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{path} is not a usable {what}: {error}") from error
+
+
+def replace_file(target: Path, text: str) -> None:
+    """Write a text file, or leave an existing one unchanged if that fails."""
+    draft = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -18,7 +18,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ..decisions.fingerprint import fingerprint_once
 from ..errors import ElizaError
 from ..structured.json_text import json_text
+from .json_fields import replace_file
 
 if TYPE_CHECKING:
     from ..session.scoring import ScoreArgs
@@ -106,18 +106,10 @@ def keep(key: str | None, numbers: Numbers) -> None:
     if key is None or root is None or not _are_finite(numbers):
         return
     content = {"sha256": _digest(numbers), "numbers": {name: [*numbers[name]] for name in numbers}}
-    draft = ""
-    try:
+    with suppress(OSError):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number, draft = tempfile.mkstemp(dir=root, suffix=".tmp")
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(json_text(content))
-        Path(draft).replace(root / f"{key}.json")
+        replace_file(root / f"{key}.json", json_text(content))
         _remove_oldest(root)
-    except OSError:
-        if draft:
-            with suppress(OSError):
-                Path(draft).unlink()
 
 
 def _remove_oldest(root: Path) -> None:
