@@ -176,10 +176,13 @@ def _add_access_arguments(parser: argparse.ArgumentParser) -> None:
             "256)",
             "--deadline SECONDS": "time limit of a request, waiting included (default: 600)",
             "--max-body N": "maximum size of a request's body in MiB (default: 1)",
-            "--max-options N": "maximum number of options of a choice, up to 100000 (default: 255)",
+            "--max-tools N": "offer the model at most N tools of a request, those that fit the "
+            "user's last message best; 0 = all (default: 0)",
+            "--max-options N": "maximum number of options or labels of a question, up to 100000 "
+            "(default: 255)",
         },
     )
-    limits.set_defaults(queue=256, deadline=600.0, max_body=1, max_options=255)
+    limits.set_defaults(queue=256, deadline=600.0, max_body=1, max_options=255, max_tools=0)
     group = parser.add_argument_group(
         "access", "without these options, only programs on this machine have access"
     )
@@ -349,7 +352,9 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
     try:
         return ServeSettings(
             name=name if arguments.alias is None else arguments.alias,
-            **given(arguments, "host", "port", "without_key", "deadline", "max_options"),
+            **given(
+                arguments, "host", "port", "without_key", "deadline", "max_options", "max_tools"
+            ),
             keys=tuple(keys),
             key_names={key: name for key, name in keys.items() if name},
             max_body=arguments.max_body * 2**20,

@@ -253,12 +253,15 @@ class MultiLabelAnswer(Generic[V]):
     certified : bool or None
         Whether `probability` is high enough that few such answers are wrong, where an answer is
         wrong if at least one label is. None without a calibration that was fitted with a risk.
+    n_labels : int
+        The number of labels of the question, if only a shortlist of them was asked; 0 = all were.
     """
 
     name: str | None = None
     answers: tuple[tuple[V, PredicateAnswer], ...]
     abstained: bool = False
     certified: bool | None = None
+    n_labels: int = 0
 
     @property
     def labels(self) -> tuple[V, ...]:
@@ -293,7 +296,8 @@ class MultiLabelAnswer(Generic[V]):
 
     def __repr__(self) -> str:
         end = ", abstained" if self.abstained else ""
-        return f"MultiLabelAnswer({short_repr(self.value)} of {len(self.answers)} labels{end})"
+        n = self.n_labels or len(self.answers)
+        return f"MultiLabelAnswer({short_repr(self.value)} of {n} labels{end})"
 
 
 SingleAnswer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer"
@@ -497,7 +501,16 @@ def _checked(probabilities: Sequence[float]) -> list[float]:
 
 
 def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
-    """Split a question into questions that have one answer each."""
+    """Split a question into questions that have one answer each.
+
+    InvalidArgumentError is raised for more than 255 labels, of which only some are asked.
+    """
+    if isinstance(question, MultiLabel) and question.has_many_labels:
+        name = "" if question.name is None else f" {question.name!r}"
+        raise InvalidArgumentError(
+            f"the question{name}: expected at most 255 labels, got {len(question.labels):,}: more "
+            "can only be asked, without a calibration, explain, a cascade or learning"
+        )
     return question.predicates if isinstance(question, MultiLabel) else (question,)
 
 
@@ -555,6 +568,8 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
         for listed, (_, each) in zip(fields["probabilities"], answer.answers, strict=True):
             if each.passages is not None:
                 listed["passages"] = list(map(vars, each.passages))
+        if answer.n_labels:
+            fields["n_labels"] = answer.n_labels
     return fields | _extras(answer)
 
 
@@ -622,8 +637,12 @@ def by_text(answer: Answer) -> dict[str, float]:
 
 
 def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:
+    """Yield the answers to the parts of all questions, except the labels of a shortlist, which is
+    different for each input."""
     for i, answer in enumerate(decision.answers):
         name = name_of(answer.name, i)
+        if isinstance(answer, MultiLabelAnswer) and answer.n_labels:
+            continue
         if isinstance(answer, MultiLabelAnswer):
             for label, each in answer.answers:
                 yield f"{name}: {label}", each

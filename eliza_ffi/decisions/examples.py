@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..checks import check_several, found, wrong
 from ..errors import InvalidArgumentError
 from ..terminal import counted
-from .answers import name_of
+from .answers import expand, name_of
 from .prompts import AskedQuestion
 from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, text_of
 
@@ -49,7 +49,8 @@ def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQues
     for i, question in enumerate(questions):
         name = name_of(question.name, i)
         if isinstance(question, MultiLabel):
-            pairs = zip(question.labels, question.predicates, strict=True)
+            predicates: tuple[Any, ...] = expand(question)
+            pairs = zip(question.labels, predicates, strict=True)
             named += [(f"{name}: {text_of(label.value)}", asked) for label, asked in pairs]
         else:
             named.append((name, question))

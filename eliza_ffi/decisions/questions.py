@@ -330,26 +330,54 @@ class MultiLabel(Generic[V]):
     instructions : str
         The question for every label, such as ``"Is the message about this?"``.
     labels : tuple of Option
-        1 to 255 labels, in the same forms as the options of :class:`Choice`.
+        1 to 100,000 labels, in the same forms as the options of :class:`Choice`.
     name : str or None
         As in :class:`Predicate`.
+    shortlist : int
+        How many labels are asked if there are more than 255, from 1 to 255: those that fit best,
+        by an encoder's similarity or a search. The others do not fit.
     """
 
     instructions: str
     labels: tuple[Option[V], ...]
     name: str | None = None
+    shortlist: int = 5
 
     def __init__(
         self,
         instructions: str,
         labels: Mapping[V, Any] | Iterable[V | Option[V] | tuple[V, str | None]],
         name: str | None = None,
+        shortlist: int = 5,
     ) -> None:
         listed = tuple(_listed(labels, Option, "labels"))
         _set(self, instructions=instructions, labels=listed, name=name)
         _check_asked(self)
-        _check_count(self, "labels", len(self.labels), 1, MAX_OPTIONS)
+        _check_count(self, "labels", len(self.labels), 1, MAX_CHOICES)
         _check_unique(self, [label.value for label in self.labels])
+        what = f"{_called(self)}: shortlist"
+        _set(self, shortlist=check_whole(what, shortlist, 1, MAX_OPTIONS))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @lazy_property
+    def _hash(self) -> int:
+        return hash((self.instructions, self.labels))
+
+    @property
+    def has_many_labels(self) -> bool:
+        """Whether there are more than 255 labels, of which only a shortlist is asked."""
+        return len(self.labels) > MAX_OPTIONS
+
+    @property
+    def n_asked(self) -> int:
+        """The number of labels that are asked."""
+        return self.shortlist if self.has_many_labels else len(self.labels)
+
+    def among(self, places: Iterable[int]) -> MultiLabel[V]:
+        """Return the same question about the labels at these places."""
+        return MultiLabel(self.instructions, [self.labels[i] for i in places], self.name)
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:

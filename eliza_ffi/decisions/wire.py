@@ -34,7 +34,7 @@ _FIELDS = {
     "noul": {"name", "instructions", "criteria"},
     "choice": {"name", "instructions", "choices", "criteria", "none", "show_options", "top"},
     "score": {"name", "instructions", "levels", "criteria"},
-    "labels": {"name", "instructions", "labels"},
+    "labels": {"name", "instructions", "labels", "shortlist"},
 }
 
 
@@ -52,8 +52,8 @@ def as_questions(questions: Any) -> tuple[Question, ...]:
     ------
     InvalidArgumentError
         If a question is malformed, if two questions have the same name, or if there are no
-        questions or more than 400. Each label of :class:`~eliza_ffi.decisions.MultiLabel` counts as
-        one question.
+        questions or more than 400. Each label of :class:`~eliza_ffi.decisions.MultiLabel` that is
+        asked counts as one question.
     """
     is_mapping = isinstance(questions, Mapping)
     if isinstance(questions, _QUESTIONS) or (is_mapping and is_question(questions)):
@@ -64,7 +64,7 @@ def as_questions(questions: Any) -> tuple[Question, ...]:
         expected = "a list of questions or a mapping from names"
         listed = check_several("questions", questions, expected)
         read = [_question(question, None, str(i)) for i, question in enumerate(listed)]
-    n = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in read])
+    n = sum([each.n_asked if isinstance(each, MultiLabel) else 1 for each in read])
     if not 1 <= n <= MAX_QUESTIONS:
         raise InvalidArgumentError(
             f"expected 1 to {MAX_QUESTIONS} questions (each label counts as one), got {n}"
@@ -101,6 +101,8 @@ def question_to(question: Question) -> dict[str, Any]:
         written.pop(name, None)
     if isinstance(question, Choice) and not question.has_many_options:
         del written["show_options"], written["top"]
+    if isinstance(question, MultiLabel) and not question.has_many_labels:
+        del written["shortlist"]
     return _without_none(written)
 
 
@@ -194,7 +196,8 @@ def _labels(question: Mapping[str, Any], name: Any) -> MultiLabel:
     listed = question.get("labels")
     if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise wrong("labels", "a list of labels or a mapping from labels to descriptions", listed)
-    return MultiLabel(question["instructions"], listed, name)
+    more = {key: question[key] for key in ("shortlist",) if key in question}
+    return MultiLabel(question["instructions"], listed, name, **more)
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any], Any], Question]] = {

@@ -113,7 +113,8 @@ def prompt_settings_runs(
     shots = as_examples(questions, argument("examples", None))
     settings = PromptSettings(style, orders, format=form, examples=shots, prior=prior)
     if order == "auto":
-        asked = [question for _, question in named_questions(questions)]
+        of_all = [each for each in questions if not getattr(each, "has_many_labels", False)]
+        asked = [question for _, question in named_questions(of_all)]
         order = named_order or _order_of(session, asked, settings, inputs)
     settings = replace(settings, order=order)
     for question, shown in shots:

@@ -55,6 +55,7 @@ from .comparing import check_comparable, has_source, only_compares, warn_of_name
 from .question_plan import QuestionPlan, Scores, WantedHidden, is_of_row, score_run
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
 from .scoring import QuestionScores, ScoringRule
+from .shortlist import Shortlist, check_can_shortlist, joined_usage
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -329,7 +330,9 @@ class DecisionPlan:
 
     def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
         self.questions, self.settings = questions, settings
-        self.every = [each for question in questions for each in expand(question)]
+        self._many = _many_labels(session, questions, settings)
+        self._single = [each for i, each in enumerate(questions) if i not in self._many]
+        self.every = [each for question in self._single for each in expand(question)]
         if settings.calibration is None:
             for each in self.every:
                 check_comparable(session, each)
@@ -381,13 +384,6 @@ class DecisionPlan:
             for each in found
         ]
         read, (logs, *without) = found[0], by_text
-        passes = [each.forward_passes for each in results]
-        usage = DecisionUsage(
-            input_tokens=sum(each.prompt_tokens for each in results),
-            cached_tokens=sum(each.cached_tokens for each in results),
-            forward_passes=-1 if -1 in passes else sum(passes),
-            seconds=time.perf_counter() - start,
-        )
         if recentring is not None:
             recentring.add(input_text(input), read)
         if on_scores is not None:
@@ -399,12 +395,46 @@ class DecisionPlan:
                 replace(single, passages=_effects(passages, logs[i], [each[i] for each in without]))
                 for i, single in enumerate(singles)
             ]
-        answers: list[Answer] = [
-            self._collected(question, parts, [singles[i] for i in parts])
-            for question, parts in parts_of(self.questions)
-        ]
+        answers: list[Answer] = []
+        of_singles = parts_of(self._single)
+        for i in range(len(self.questions)):
+            if i in self._many:
+                more, answer = yield from self._shortlisted(session, input, i, with_mass, at_once)
+                results += more
+            else:
+                question, parts = next(of_singles)
+                answer = self._collected(question, parts, [singles[k] for k in parts])
+            answers.append(answer)
+        seconds = time.perf_counter() - start
+        usage = DecisionUsage(**joined_usage(results), seconds=seconds)
         decision = Decision(tuple(answers), usage, self.settings.is_calibrated)
         return decision, [getattr(scores, "allowed_probability", None) for scores in read]
+
+    def _shortlisted(
+        self, session: Session, input: Any, i: int, with_mass: bool, at_once: int | None
+    ) -> Generator[Run[ScoreResult], ScoreResult, tuple[list[ScoreResult], Answer]]:
+        """Yield the runs that find the best labels of a question and ask about each of them."""
+        question, settings = self.questions[i], self.settings
+        assert isinstance(question, MultiLabel)
+        text = input_text(input)
+        places, found = yield from self._many[i].runs(session, text, at_once)
+        asked = question.among(places)
+        # The input is read once for all labels. A prior of each label would cost more than that.
+        prompts = replace(settings.prompts, order="input-first", prior="none", examples=())
+        plan = QuestionPlan(
+            session, asked.predicates, prompts, full=settings.needs_full, stream=settings.stream
+        )
+        request = plan.about(session, input, allowed_probability=with_mass)
+        result = yield score_run(session, request.args, at_once)
+        parts = []
+        for predicate, scores in zip(asked.predicates, request.scores(result), strict=True):
+            assert isinstance(scores, QuestionScores)
+            p = np.exp(scores.log_probabilities(settings.scoring)).tolist()
+            mass = scores.allowed_probability if settings.allowed_probability else None
+            parts.append(answer_of(predicate, p, mass, settings.min_probability))
+        answer = collect(asked, parts)
+        assert isinstance(answer, MultiLabelAnswer)
+        return [found, result], replace(answer, n_labels=len(question.labels))
 
     def _passages(self, input: Any) -> list[Cut]:
         if not self.question_plan.takes_json or isinstance(input, str):
@@ -420,6 +450,9 @@ class DecisionPlan:
         at_once: int | None,
     ) -> Generator[Run[ScoreResult], ScoreResult, tuple[list[ScoreResult], list[Scores]]]:
         """Yield the runs that score an input, and the input without each of its passages."""
+        if not self.every:
+            input_text(input)  # raises an error if it is malformed
+            return [], [()]
         request = self.question_plan.about(session, input, allowed_probability=with_mass)
         yield from self.question_plan.prior_runs(session)
         rests = [each.rest for each in passages]
@@ -523,6 +556,22 @@ class DecisionPlan:
         return QuestionPlan(session, self.every, self.settings.prompts).texts(session, input)
 
 
+def _many_labels(
+    session: Session, questions: Sequence[Question], settings: Settings
+) -> dict[int, Shortlist]:
+    """Return how to find the labels to ask, for the questions with more than 255 labels."""
+    found = {}
+    for i, each in enumerate(questions):
+        if not isinstance(each, MultiLabel) or not each.has_many_labels:
+            continue
+        if settings.calibration is not None or settings.explain or settings.hidden is not None:
+            expand(each)  # raises an error
+        check_can_shortlist(session, f"the {len(each.labels):,} labels of {name_of(each.name, i)}")
+        finder = Choice(each.instructions, each.labels, top=each.shortlist, show_options=False)
+        found[i] = Shortlist(session, finder, settings.prompts, settings.stream)
+    return found
+
+
 def _effects(
     passages: Sequence[Cut], whole: Array | None, without: Sequence[Array | None]
 ) -> tuple[Passage, ...]:
@@ -592,7 +641,7 @@ def _key(
     orders = arguments.get("orders")
     if orders is None:
         orders = getattr(arguments.get("calibration"), "orders", 1)
-    n_asked = sum([len(each.labels) if isinstance(each, MultiLabel) else 1 for each in asked])
+    n_asked = sum([each.n_asked if isinstance(each, MultiLabel) else 1 for each in asked])
     options = [option for each in asked for option in values_of(each)]
     is_large = len(options) > MAX_OPTIONS
     if is_large or not isinstance(orders, int) or n_asked * orders > MAX_PROMPTS:

@@ -15,8 +15,8 @@ from ..session.tool_calls import CallPiece, ToolCall
 from .decisions import RefusalPart
 from .endpoint import Endpoint, HandlerResult, RequestContext
 from .http_error import invalid
+from .offered_tools import function_of, offered_tools
 from .request_body import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
-from .settings import ServeSettings
 from .text import (
     Answer,
     AnswerRequest,
@@ -307,8 +307,8 @@ async def _chat(request: ChatRequest, context: RequestContext) -> HandlerResult:
         choice = allowed.mode
     else:
         choice = named.model_dump() if isinstance(named, NamedFunction) else named
-    answers_request = conversation_request(
-        context.settings,
+    answers_request = await conversation_request(
+        context,
         request,
         [each.written() for each in request.messages],
         limited=request.limit(response_format=request.response_format),
@@ -333,8 +333,8 @@ async def _chat(request: ChatRequest, context: RequestContext) -> HandlerResult:
     }
 
 
-def conversation_request(
-    settings: ServeSettings,
+async def conversation_request(
+    context: RequestContext,
     request: ConversationFields,
     messages: list[dict[str, Any]],
     *,
@@ -365,7 +365,9 @@ def conversation_request(
         raise invalid("logprobs", "not supported with tools or choices, which have `probabilities`")
     if has_tools and ending:
         raise invalid(next(iter(ending)), "not supported with tools; set tool_choice to none")
-    think = request.think or 0
+    if has_tools:
+        tools = await offered_tools(context, tools, messages, named)
+    think, settings = request.think or 0, context.settings
     if think and not (has_tools or limit is not None):
         raise invalid("think", "this field needs tools or a limit on the answer")
     if think and ending:
@@ -394,7 +396,7 @@ def conversation_request(
 
 def allowed_tools(tools: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the tools with the given names; raise an HTTPError if one is missing."""
-    known = [tool.get("function", tool)["name"] for tool in tools]
+    known = [function_of(tool)["name"] for tool in tools]
     for name in names:
         if name not in known:
             expected = f"expected the name of a tool ({', '.join(known):.200})"

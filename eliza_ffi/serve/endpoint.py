@@ -86,6 +86,7 @@ class RequestContext(ServerState):
     place: Place  # in the admission
     record: RequestRecord
     input_name: str  # as in `Endpoint`
+    headers: dict[str, str]  # of the response; more can be added
 
     def question_set(self, name: str) -> QuestionSet | None:
         """Return a set, with the calibration that is in use now."""
@@ -275,11 +276,12 @@ class EndpointApp:
                 place=place,
                 record=record,
                 input_name=endpoint.input_name,
+                headers=sender.headers,
             )
             try:
                 # Not before, because a waiting body takes less memory than its fields.
                 request = await _read(endpoint.kind, body)
-                sender.headers = _ignored(request)
+                sender.headers.update(_ignored(request))
                 answer = await endpoint.answer(request, context)
                 if not isinstance(answer, dict | list):
                     await sender.stream(answer)
@@ -305,12 +307,16 @@ def _ignored(request: Body) -> dict[str, str]:
     headers = {}
     named = {"fields": request.model_extra or (), "tools": request.ignored_tools}
     for header, ignored in named.items():
-        # A header must not begin or end with a space, so an empty name is written as quotes.
-        first = islice(ignored, MAX_IGNORED)
-        names = ", ".join(quote(name[:MAX_NAME_LENGTH]) or '""' for name in first)
-        if names:
+        if names := header_of(ignored):
             headers[f"x-ignored-{header}"] = names
     return headers
+
+
+def header_of(names: Iterable[str]) -> str:
+    """Return the first names of fields or tools as the value of a header."""
+    # A header must not begin or end with a space, so an empty name is written as quotes.
+    first = islice(names, MAX_IGNORED)
+    return ", ".join(quote(name[:MAX_NAME_LENGTH]) or '""' for name in first)
 
 
 class _Sender:

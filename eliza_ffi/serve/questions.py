@@ -15,6 +15,7 @@ from ..decisions.questions import (
     MAX_QUESTIONS,
     NOT_TEXT,
     Choice,
+    MultiLabel,
     Question,
 )
 from ..decisions.wire import as_questions, is_question
@@ -177,14 +178,18 @@ class MultiLabelQuestion(_Question):
 
     type: Literal["labels"]
     labels: Annotated[
-        Annotated[list[Option], Field(min_length=1, max_length=MAX_OPTIONS), Tag("array")]
+        Annotated[list[Option], Field(min_length=1, max_length=MAX_CHOICES), Tag("array")]
         | Annotated[
             dict[NotBlank, Any],
-            Field(min_length=1, max_length=MAX_OPTIONS, json_schema_extra=_named),
+            Field(min_length=1, max_length=MAX_CHOICES, json_schema_extra=_named),
             Tag("object"),
         ],
         by_kind("array", "object"),
     ]
+    # The question checks it, because an error here would be read as one of the field `labels`.
+    shortlist: Annotated[
+        Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_OPTIONS})
+    ] = Field(5, description="how many of more than 255 labels are asked: those that fit best")
 
 
 SystemoneQuestion: TypeAlias = Annotated[
@@ -237,11 +242,16 @@ def read_questions(questions: Any, check: Callable[[Any], Any]) -> Any:
 def check_options(questions: Sequence[Question], at_most: int) -> None:
     """Raise InvalidArgumentError if a question has more options than the server allows."""
     for i, question in enumerate(questions):
-        n = len(question.options) if isinstance(question, Choice) else 0
+        n = 0
+        if isinstance(question, Choice | MultiLabel):
+            listed = question.options if isinstance(question, Choice) else question.labels
+            n = len(listed)
         if n > at_most:
+            what = "options" if isinstance(question, Choice) else "labels"
+            none = ", including `none`" if isinstance(question, Choice) else ""
             raise InvalidArgumentError(
-                f"{name_of(question.name, i)}: {n:,} options, expected at most {at_most:,}, "
-                "including `none`: the server's option --max-options"
+                f"{name_of(question.name, i)}: {n:,} {what}, expected at most {at_most:,}{none}: "
+                "the server's option --max-options"
             )
 
 

@@ -263,8 +263,8 @@ async def _respond(request: ResponseRequest, context: RequestContext) -> Handler
     if isinstance(choice, AllowedFlatFunctions):
         tools = allowed_tools(tools, [each.name for each in choice.tools])
         shown_choice, choice = choice.model_dump(), choice.mode
-    answer_request = conversation_request(
-        context.settings,
+    answer_request = await conversation_request(
+        context,
         request,
         request.messages(),
         limited=request.limit(text=request.text.format if request.text else None),

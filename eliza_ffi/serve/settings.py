@@ -79,7 +79,8 @@ class ServeSettings:
     hosts: tuple[str, ...] = ()  # allowed in the Host header besides localhost and IP addresses
     n_waiting: int = 256  # waiting requests; further ones are rejected
     max_body: int = 2**20  # bytes of a request's body, as it is sent and decompressed
-    max_options: int = MAX_OPTIONS  # of a choice
+    max_tools: int = 0  # that the model is offered; 0 = all
+    max_options: int = MAX_OPTIONS  # of a choice, and labels
     deadline: float = 600.0  # seconds for a request, with its time in the queue
     logs_requests: bool = False  # failures are always logged
     # Defaults of requests. `sampling` has fields of `Sampling`, for text without a constraint.
@@ -96,6 +97,7 @@ class ServeSettings:
             ("--port", self.port, 0 <= self.port <= 65535, "0 to 65535"),
             ("--queue", self.n_waiting, self.n_waiting >= 0, "0 or more"),
             ("--max-body", f"{size:g}", 0 < size <= largest, f"above 0 and at most {largest} MiB"),
+            ("--max-tools", self.max_tools, self.max_tools >= 0, "0 or more"),
             (
                 *("--max-options", self.max_options, 2 <= self.max_options <= MAX_CHOICES),
                 f"2 to {MAX_CHOICES}",

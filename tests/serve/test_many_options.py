@@ -9,7 +9,7 @@ import pytest
 from served import DECISIONS, SYSTEMONE, ask, choice, decisions_body
 
 from eliza_ffi import AsyncModel, Model, cli
-from eliza_ffi.decisions import Choice
+from eliza_ffi.decisions import Choice, MultiLabel
 from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.settings import ServeSettings
 
@@ -68,3 +68,23 @@ def test_a_limit_that_no_choice_can_have_is_an_error(
     assert cli.main(["serve", "--max-options", value]) == 2
     expected = f"--max-options must be 2 to 100000, got {value}"
     assert expected in capsys.readouterr().err
+
+
+def test_tags_are_answered_from_a_shortlist(tiny_model: Model) -> None:
+    tags = {"type": "labels", "name": "towns", "instructions": "Is the town named?"}
+    body = decisions_body(INPUT, {**tags, "labels": TOWNS, "shortlist": 3})
+    app, usual = app_of(tiny_model, max_options=400), app_of(tiny_model)
+    (answer,) = ask(app, ("POST", DECISIONS, body))
+    (found,) = answer.json()["answers"]
+    question = MultiLabel("Is the town named?", TOWNS, shortlist=3)
+    (expected,) = tiny_model.decide(INPUT, question).answers
+    assert found["n_labels"] == 400
+    assert [each["value"] for each in found["probabilities"]] == [*expected.probabilities]
+    assert set(found["labels"]) <= set(expected.probabilities)
+    (answer,) = ask(usual, ("POST", DECISIONS, body))
+    assert answer.status_code == 400
+    expected_error = "towns: 400 labels, expected at most 255: the server's option --max-options"
+    assert expected_error in answer.json()["error"]["message"]
+    wrong = decisions_body(INPUT, {**tags, "labels": TOWNS, "shortlist": 256})
+    (answer,) = ask(app, ("POST", DECISIONS, wrong))
+    assert "shortlist" in answer.json()["error"]["message"]

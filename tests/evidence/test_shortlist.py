@@ -1,0 +1,136 @@
+"""Many labels: a shortlist is asked, found by an encoder's similarity or by a search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_encoder import SentenceEncoder
+from similarity import similarities
+from tiny_files import write_bert
+
+from eliza_ffi import CacheOptions, Model
+from eliza_ffi.decisions import Choice, MultiLabel, Predicate, question_from, question_to
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.learning import calibrate
+from eliza_ffi.library.loading import Library
+from eliza_ffi.tables import decide_table
+
+F32: Any = {"cache": CacheOptions(type_k="f32", type_v="f32")}
+CLOSE = 2e-5
+TEXT = "The truck with the parcel came at night."
+TAGS = [f"{first}{last}" for first in ("Ash", "Oak", "Elm", "Fir") for last in range(100)]
+QUESTION = MultiLabel("Is the town named?", TAGS, "towns", shortlist=4)
+
+
+@pytest.fixture(scope="module")
+def encoder_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("encoder") / "encoder.gguf"
+    write_bert(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def both(plain_model: Model, encoder_file: Path, library: Library) -> Iterator[Model]:
+    with Model(plain_model.path, library=library, encoder=encoder_file, n_ctx=4096) as model:
+        yield model
+
+
+def check_asked(model: Model, answer: Any, expected: list[str]) -> None:
+    """Compare the answers for a shortlist with predicates that are asked after the input."""
+    assert [label for label, _ in answer.answers] == expected
+    asked = MultiLabel(QUESTION.instructions, expected).predicates
+    alone = model.decide(TEXT, asked, prompt_order="input-first", prior="none", **F32)
+    for (_, found), single in zip(answer.answers, alone.answers, strict=True):
+        assert found.probability == pytest.approx(single.probability, abs=CLOSE)
+    fitting = [label for label, each in answer.answers if each.probability >= 0.5]
+    assert list(answer.labels) == fitting
+    assert answer.n_labels == len(TAGS)
+
+
+def test_a_search_finds_the_shortlist_of_a_model_without_an_encoder(plain_model: Model) -> None:
+    (answer,) = plain_model.decide(TEXT, QUESTION, **F32).answers
+    best = Choice(QUESTION.instructions, TAGS, top=4)
+    (ranked,) = plain_model.decide(TEXT, best, prompt_order="question-first", **F32).answers
+    check_asked(plain_model, answer, [label for label, _ in ranked.options])
+
+
+def test_similarity_finds_the_shortlist_of_a_model_with_an_encoder(
+    both: Model, encoder_file: Path
+) -> None:
+    described = {tag: f"the parcel number {i} of the night" for i, tag in enumerate(TAGS)}
+    question = MultiLabel(QUESTION.instructions, described, shortlist=4)
+    (answer,) = both.decide(TEXT, question, **F32).answers
+    embed = SentenceEncoder(encoder_file).embed
+    values = np.array(similarities(embed, TEXT, list(described.items())))
+    found = [values[TAGS.index(label)] for label, _ in answer.answers]
+    assert found == pytest.approx(sorted(values)[::-1][:4], abs=2e-3 / 0.05)
+    assert answer.n_labels == 400
+
+
+def test_many_labels_are_asked_beside_other_questions_and_about_many_inputs(
+    plain_model: Model,
+) -> None:
+    questions = {"so": Predicate("Is it so?"), "towns": QUESTION, "not": Predicate("Or not?")}
+    decision = plain_model.decide(TEXT, questions, **F32)
+    assert list(decision) == ["so", "towns", "not"]
+    (alone,) = plain_model.decide(TEXT, QUESTION, **F32).answers
+    for one, other in zip(decision["towns"].answers, alone.answers, strict=True):
+        assert one[0] == other[0]
+        assert one[1].probability == pytest.approx(other[1].probability, abs=CLOSE)
+    many = plain_model.decide_many([TEXT, "Oak20 it is."] * 11, questions, **F32)
+    assert [each["towns"].n_labels for each in many] == [400] * 22
+    assert many[0]["so"].probability == pytest.approx(decision["so"].probability, abs=CLOSE)
+
+
+def test_none_is_an_answer(plain_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no(prompt: str, asked: Any) -> str:
+        return f"{prompt} {asked.question.instructions}: "
+
+    (answer,) = plain_model.decide(TEXT, QUESTION, prompt=no).answers
+    unfit = [label for label, each in answer.answers if each.probability < 0.5]
+    assert set(answer.labels).isdisjoint(unfit)
+    (sure,) = plain_model.decide(TEXT, QUESTION, min_probability=1.0).answers
+    assert sure.abstained and sure.value is None
+
+
+def test_a_table_has_the_labels_that_fit(plain_model: Model, tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text("text\nI live in Oak20.\nNobody.\n", encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+    decide_table(plain_model, table, "text", {"towns": QUESTION}, out)
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    expected = plain_model.decide_many(["I live in Oak20.", "Nobody."], {"towns": QUESTION})
+    assert [row["towns"] for row in rows] == [list(each["towns"].labels) for each in expected]
+
+
+def test_the_json_of_many_labels_keeps_the_shortlist() -> None:
+    assert question_from(question_to(QUESTION)) == QUESTION
+    assert question_to(QUESTION)["shortlist"] == 4
+    assert "shortlist" not in question_to(MultiLabel("Is it?", ["a"]))
+
+
+@pytest.mark.parametrize("shortlist", [0, 256, True, "4"])
+def test_a_wrong_shortlist_is_an_error(shortlist: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="shortlist must be a whole number"):
+        MultiLabel("Is it?", TAGS, shortlist=shortlist)
+
+
+def test_what_needs_the_answers_for_all_labels_is_an_error(
+    plain_model: Model, encoder_file: Path, library: Library
+) -> None:
+    expected = "the question 'towns': expected at most 255 labels, got 400"
+    with pytest.raises(InvalidArgumentError, match=expected):
+        calibrate(plain_model, QUESTION, [(TEXT, ["Ash1"])] * 4)
+    with pytest.raises(InvalidArgumentError, match=expected):
+        plain_model.decide(TEXT, QUESTION, explain=True)
+    with pytest.raises(InvalidArgumentError, match=expected):
+        plain_model.decide_many([TEXT] * 12, QUESTION, prior="inputs")
+    with Model(encoder_file, library=library) as encoder:
+        expected = "the 400 labels of towns need a model that generates text"
+        with pytest.raises(InvalidArgumentError, match=expected):
+            encoder.decide(TEXT, QUESTION)
