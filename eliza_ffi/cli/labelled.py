@@ -187,6 +187,10 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "rarely as possible (default: agreement, with all models together)",
             "--at P": "with --then: the lowest share of what is certified (default: 0.95)",
             "--of OPTION": "with --certify precision or recall: of which answer",
+            "--adaptive": "with --then: ask the last model about no more rows than the certificate "
+            "needs",
+            "--teach": "with --then: fit the first model to the answers of the last one to half of "
+            "the rows",
             "--json": "print JSON: the fitted calibration of each question",
         },
     )
@@ -210,8 +214,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     rows = _read_labelled(arguments, questions, may_miss=True)
     if arguments.then:
         return _calibrate_cascade(arguments, rows)
-    for name in ("certify", "at", "of"):
-        if getattr(arguments, name) is not None:
+    for name in ("certify", "at", "of", "adaptive", "teach"):
+        if getattr(arguments, name) not in (None, False):
             raise UsageError(f"--{name} requires --then")
     random_rows: dict[str, Any] = {}  # the examples to compare with, by place
     after = None
@@ -337,13 +341,14 @@ def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int
         if getattr(arguments, name) is not None:
             option = name.replace("_", "-")
             raise UsageError(f"--{option} cannot be combined with --then")
-    fitted: Any = calibrate(
+    fitted = calibrate(
         _read_cascade(arguments, rows),
         rows.questions,
         list(rows),
         target=arguments.certify or "agreement",
         at=0.95 if arguments.at is None else arguments.at,
         option=arguments.of,
+        **given(arguments, "adaptive", "teach"),
         confidence=arguments.confidence,
         on_skip=rows.leave_out,
     )

@@ -100,6 +100,10 @@ class CascadeCalibration(JsonFields):
         One for each question with a single answer.
     target, at, option, confidence
         What was certified: the target, of this option, is at least `at`.
+    n_answers : int
+        How many rows the last source has answered for the certificate.
+    n_taught : int
+        How many answers of the last source have taught the first one.
     """
 
     sources: tuple[Mapping[str, Any], ...]
@@ -108,6 +112,8 @@ class CascadeCalibration(JsonFields):
     at: float
     confidence: float
     option: str | None = None
+    n_answers: int = 0
+    n_taught: int = 0
 
     is_prior = False
 
@@ -118,14 +124,18 @@ class CascadeCalibration(JsonFields):
 
     def __str__(self) -> str:
         of = "" if self.option is None else f" of {self.option!r}"
-        return "\n".join(
+        lines = [
             f"{each.question.get('name') or each.question['instructions']}: the {self.target}{of} "
             f"is at least {self.at:.1%} with {self.confidence:.0%} confidence if a row ends at a "
             f"probability of {each.threshold:g}{', or is for review' if each.abstains else ''} "
             f"({each.n_wrong:,} of {each.n:,} rows missed it). {each.early:.0%} of the rows ended "
             "before the last source."
             for each in self.questions
-        )
+        ]
+        lines.append(f"The last source has answered {self.n_answers:,} rows for this.")
+        if self.n_taught:
+            lines.append(f"{self.n_taught:,} more of its answers have taught the first source.")
+        return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration to a JSON file, which is replaced atomically."""
@@ -205,6 +215,8 @@ class ModelSource:
                 "source": fingerprint_once(model.session),
                 "prompts": {name: prompts[name] for name in PROMPTS},
             }
+            if fitted is not None and "calibration" in fitted:
+                found["calibration"] = fitted["calibration"]
             yield partial(_read, model.session, plan), found
 
     async def read_async(
@@ -293,7 +305,7 @@ class FunctionSource:
     no answer.
     """
 
-    compares = False
+    compares = None
     rows_at_once = None
     settings: Mapping[str, Any] = {}
 

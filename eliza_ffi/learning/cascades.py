@@ -21,27 +21,53 @@ Test). There are two walks, each with half of the level: one in which the last s
 answers, and one with rows for review, if no source is sure. The second one is used only if the
 first one certifies nothing. The agreement needs only the first one. As for
 :func:`.fitting.calibrate`, the target is also kept for the texts that the fit has not seen.
+
+Adaptive sampling
+-----------------
+If answers of the last source are dear, it is asked only about rows that a test needs, as in BARGAIN
+(Zeighami, Shankar and Parameswaran, "Cut Costs, Not Accuracy: LLM-Powered Data Processing with
+Guarantees", arXiv:2509.02896). For the agreement, these are the rows that the tested threshold ends
+before the last source. The rows come in random order. The walks are tried at preset numbers of
+rows, with equal shares of delta (:func:`.thresholds.looks`), until the thresholds that keep the
+target among the rows so far would end at most :data:`NEAR` more of the rows. BARGAIN has a betting
+bound in place of the preset numbers. All looks are right together, so any rule may end the
+sampling.
+
+Distillation
+------------
+With `teach`, the last source answers a random half of the rows, and these answers fit the first
+source with :func:`.fitting.calibrate` (Hinton, Vinyals and Dean, "Distilling the Knowledge in a
+Neural Network", arXiv:1503.02531). Only the other half certifies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_one_of, check_several
-from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
+from ..checks import check_flag, check_one_of, check_several
+from ..decisions.examples import (
+    UNLABELLED,
+    Examples,
+    named_questions,
+    option_names,
+    read_examples,
+)
 from ..decisions.probabilities import Array, log_softmax
 from ..decisions.prompts import AskedQuestion, input_text, option_count
-from ..decisions.questions import Score
+from ..decisions.questions import Question, Score
 from ..decisions.wire import as_questions, question_to
 from ..errors import InvalidArgumentError
+from ..evidence.calibration import Calibration
 from ..evidence.cascade import (
     TARGETS,
     Cascade,
     CascadeCalibration,
+    ModelSource,
     Reading,
     StagesOfQuestion,
     Target,
@@ -49,7 +75,7 @@ from ..evidence.cascade import (
 from ..evidence.certificates import inner_fraction
 from ..evidence.scoring import default_weights
 from .examples import OnSkip, Progress, raised_or_skipped
-from .thresholds import GRID, STARTS, is_bounded, rows_needed
+from .thresholds import GRID, STARTS, is_bounded, looks, rows_needed
 from .weights import fit_weights
 
 Bools = NDArray[np.bool_]
@@ -57,6 +83,14 @@ Options = NDArray[np.intp]
 
 MIN_FIT = 20
 """With fewer labelled rows for the fit, the weights are not fitted."""
+
+
+NEAR = 0.05
+"""Adaptive sampling ends if more rows could end at most so many more of them early."""
+
+
+AT_ONCE = 16
+"""How many rows the last source is asked about before the misses are counted again."""
 
 
 class Goal(NamedTuple):
@@ -78,102 +112,282 @@ def calibrate_cascade(
     at: float = 0.95,
     option: Any = None,
     confidence: float = 0.9,
+    adaptive: bool = False,
+    teach: bool = False,
+    fit: Callable[..., Calibration] | None = None,
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
 ) -> CascadeCalibration:
-    """Fit when the sources of a cascade are asked; arguments as :func:`.fitting.calibrate`."""
+    """Fit when the sources of a cascade are asked; arguments as :func:`.fitting.calibrate`.
+
+    `fit` is that function, which a source that is taught needs.
+    """
     check_one_of("target", target, TARGETS)
     at, confidence = inner_fraction("at", at), inner_fraction("confidence", confidence)
+    adaptive, teach = check_flag("adaptive", adaptive), check_flag("teach", teach)
     asked = as_questions(questions)
-    untold: list[Any] = [(each, {}) for each in check_several("inputs", inputs, "a list of inputs")]
-    examples = read_examples(asked, [*check_several("rows", rows, "a list of pairs"), *untold])
+    unlabelled: list[Any] = [
+        (each, {}) for each in check_several("inputs", inputs, "a list of inputs")
+    ]
+    examples = read_examples(asked, [*check_several("rows", rows, "a list of pairs"), *unlabelled])
     named = named_questions(asked)
     places = [_place(question, target, option) for _, question in named]
 
-    failed = raised_or_skipped(on_skip)
-    described, every = [], []
-    for source in cascade.sources:
-        with source.opened(asked, None, examples.inputs) as (read, found):
+    every, texts = np.arange(len(examples)), list(examples.inputs)
+    first: dict[str, Any] | None = None
+    n_taught = 0
+    if teach:
+        order = np.random.default_rng(0).permutation(every)
+        lessons, every = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+        taught, n_taught = _taught(cascade, asked, examples, lessons, fit, progress, on_skip)
+        first = {"source": taught.model, "prompts": {}, "calibration": taught.to_text()}
+    described: list[dict[str, Any]] = []
+    read_by: list[dict[int, Any]] = []
+    for source in cascade.sources[:-1]:
+        fitted = None if described else first
+        with source.opened(asked, fitted, texts) as (read, found):
             described.append(found)
-            every.append(read(list(examples.inputs), on_error=failed, progress=progress))
-    used = [i for i in range(len(examples)) if all(each[i] is not None for each in every)]
+            said = _read_some(read, texts, every.tolist(), on_skip, progress)
+            read_by.append(dict(zip(every.tolist(), said, strict=True)))
+    used = [i for i in every.tolist() if all(each[i] is not None for each in read_by)]
     numbers: dict[str, int] = {}
-    groups = np.array([numbers.setdefault(input_text(examples.inputs[i]), i) for i in used])
-    compares = [bool(each.compares) for each in cascade.sources]
-    fitted = []
-    for place, (name, question) in enumerate(named):
-        rows_of = [[each[i] for i in used] for each in every]
-        stages = Stages(question, rows_of, place, examples.targets[used, place], groups, compares)
-        fitted.append(stages.fit(name, Goal(target, at, places[place], confidence)))
+    groups = np.array([numbers.setdefault(input_text(texts[i]), i) for i in used], dtype=np.intp)
+    last = cascade.sources[-1]
+    with last.opened(asked, first if len(cascade.sources) == 1 else None, texts) as (read, found):
+        described.append(found)
+        answers = _Answers(read, texts, used, groups, on_skip, progress)
+        if not adaptive:
+            answers(list(range(len(used))))
+            kept = [k for k in range(len(used)) if answers.known[int(groups[k])] is not None]
+            used, groups = [used[k] for k in kept], groups[kept]
+        compares = [each.compares for each in cascade.sources]
+        questions_fitted = []
+        for place, (name, question) in enumerate(named):
+            rows_of = [[each[i] for i in used] for each in read_by]
+            rows_of.append([answers.known.get(number) for number in groups.tolist()])
+            targets = examples.targets[used, place]
+            stages = Stages(question, rows_of, place, targets, groups, compares)
+            goal = Goal(target, at, places[place], confidence)
+            questions_fitted.append(stages.fit(name, goal, answers if adaptive else None))
     return CascadeCalibration(
         sources=tuple(described),
-        questions=tuple(fitted),
+        questions=tuple(questions_fitted),
         target=target,
         at=at,
         confidence=confidence,
         option=None if option is None else str(option),
+        n_answers=sum(each is not None for each in answers.known.values()),
+        n_taught=n_taught,
     )
+
+
+Ask: TypeAlias = "Callable[[list[int]], list[Reading | None]]"
+"""Asks the last source about some of the rows of a :class:`Stages`."""
+
+
+class _Answers:
+    """The answers of the last source, which is asked once for each text.
+
+    `used` are the places of the rows among the inputs.
+    """
+
+    def __init__(
+        self,
+        read: Callable[..., list[Any]],
+        inputs: Sequence[Any],
+        used: Sequence[int],
+        groups: NDArray[np.intp],
+        on_skip: OnSkip | None,
+        progress: Progress | None,
+    ) -> None:
+        self._read, self._inputs, self._used, self._groups = read, inputs, used, groups
+        self._on_skip, self._progress = on_skip, progress
+        self.known: dict[int, Reading | None] = {}
+
+    def __call__(self, rows: list[int]) -> list[Reading | None]:
+        firsts = {int(self._groups[row]): self._used[row] for row in reversed(rows)}
+        new = [number for number in firsts if number not in self.known]
+        places = [firsts[number] for number in new]
+        said = _read_some(self._read, self._inputs, places, self._on_skip, self._progress)
+        self.known.update(zip(new, said, strict=True))
+        return [self.known[int(self._groups[row])] for row in rows]
+
+
+def _read_some(
+    read: Callable[..., list[Any]],
+    inputs: Sequence[Any],
+    places: Sequence[int],
+    on_skip: OnSkip | None,
+    progress: Progress | None,
+) -> list[Any]:
+    """Return what a source says about some inputs; None for one that was skipped."""
+    failed = raised_or_skipped(on_skip)
+    if not places:
+        return []
+    return read(
+        [inputs[i] for i in places],
+        on_error=lambda i, error: failed(places[i], error),
+        progress=progress,
+    )
+
+
+def _taught(
+    cascade: Cascade,
+    asked: Sequence[Question],
+    examples: Examples,
+    rows: NDArray[np.intp],
+    fit: Callable[..., Calibration] | None,
+    progress: Progress | None,
+    on_skip: OnSkip | None,
+) -> tuple[Calibration, int]:
+    """Fit the first source to the answers of the last one, or to right answers where there are any.
+
+    Return its calibration and how many rows have taught it.
+    """
+    first, last = cascade.sources[0], cascade.sources[-1]
+    if len(cascade.sources) < 2 or not isinstance(first, ModelSource) or fit is None:
+        raise InvalidArgumentError(
+            "teach needs a model as the first source, and another source that teaches it"
+        )
+    settings = {name: each for name, each in first.settings.items() if each}
+    if "calibration" in settings:
+        raise InvalidArgumentError("teach: the first source already has a calibration")
+    with last.opened(asked, None, examples.inputs) as (read, _):
+        said = _read_some(read, examples.inputs, rows.tolist(), on_skip, progress)
+    named, pairs = named_questions(asked), []
+    for row, reading in zip(rows.tolist(), said, strict=True):
+        if reading is None:
+            continue
+        answers = {}
+        for place, (name, question) in enumerate(named):
+            own, of_last = int(examples.targets[row, place]), reading.said[place]
+            if own == UNLABELLED and of_last is not None:
+                own = of_last if isinstance(of_last, int) else int(np.argmax(of_last))
+            if own != UNLABELLED:
+                answers[name] = question.values[own]
+        pairs.append((examples.inputs[row], answers))
+    singles = [replace(question, name=name) for name, question in named]
+    with first.open() as model:
+        taught = fit(model, singles, pairs, progress=progress, **settings)
+    return taught, len(pairs)
 
 
 class Stages:
     """What the sources of a cascade say about one question, for some rows.
 
     `targets` has the right options. Rows with the same text have the same number in `groups`.
+    `compares` says which sources are encoders; None = a function. A row that the last source was
+    not asked about has None.
     """
 
     def __init__(
         self,
         question: AskedQuestion,
-        read: Sequence[Sequence[Reading]],
+        read: Sequence[Sequence[Reading | None]],
         place: int,
         targets: Options,
         groups: NDArray[np.intp],
-        compares: Sequence[bool],
+        compares: Sequence[bool | None],
     ) -> None:
         self._question, self._n_options = question, option_count(question)
-        self.targets, self._groups, self._compares = targets, groups, compares
-        said = [[row.said[place] for row in each] for each in read]
-        zeros = np.zeros(self._n_options)
-        self._models = [i for i, s in enumerate(said) if any(isinstance(x, np.ndarray) for x in s)]
+        self._place, self.targets, self._groups = place, targets, groups
+        self._compares = compares
+        self._models = [i for i, each in enumerate(compares) if each is not None]
+        shape = len(read), len(targets)
         # Shape [n_sources, n, n_options], with zeros for functions.
-        self.logs = np.array([[x if isinstance(x, np.ndarray) else zeros for x in s] for s in said])
-        self._final = np.array([[x if isinstance(x, int) else UNLABELLED for x in s] for s in said])
+        self.logs = np.zeros((*shape, self._n_options))
+        self._final = np.full(shape, UNLABELLED)
+        self._is_asked = np.full(len(targets), False)
+        for stage, each in enumerate(read):
+            self._note(stage, range(len(targets)), each)
 
-    def fit(self, name: str, goal: Goal) -> StagesOfQuestion:
-        """Return the weights and the threshold; raise if nothing keeps the goal."""
-        told = np.flatnonzero(self.targets != UNLABELLED)
-        fits = np.random.default_rng(0).permutation(told)[: len(told) // 2]
+    def _note(self, stage: int, rows: Iterable[int], read: Sequence[Reading | None]) -> None:
+        for row, reading in zip(rows, read, strict=True):
+            said = None if reading is None else reading.said[self._place]
+            if isinstance(said, np.ndarray):
+                self.logs[stage, row] = said
+            elif said is not None:
+                self._final[stage, row] = said
+            self._is_asked[row] = reading is not None
+
+    def fit(self, name: str, goal: Goal, ask: Ask | None = None) -> StagesOfQuestion:
+        """Return the weights and the threshold; raise if nothing keeps the goal.
+
+        With `ask`, the last source is asked about no more rows than the certificate needs.
+        """
+        labelled = np.flatnonzero(self.targets != UNLABELLED)
+        fits = np.random.default_rng(0).permutation(labelled)[: len(labelled) // 2]
         if len(fits) < MIN_FIT:
             fits = fits[:0]
+        rest, preset = np.setdiff1d(np.arange(len(self.targets)), fits), []
+        if ask is not None:
+            self._ask_about(fits, ask)
+            rest = np.random.default_rng(1).permutation(rest)
+            preset = [each for each in _looks(goal, len(rest)) if each < len(rest)]
         weights, constants = self._weights(fits)
-        p = self.probabilities(weights, constants)
-        rest = np.setdiff1d(np.arange(len(self.targets)), fits)
-        _, first = np.unique(self._groups[rest], return_index=True)
-        is_new = np.full(len(rest), False)
-        is_new[first] = ~np.isin(self._groups[rest][first], self._groups[fits])
-        walk = Walk(p[:, rest], self.targets[rest], goal, [np.full(len(rest), True), is_new])
-        found = walk.lowest()
-        if found is None:
+        preset.append(len(rest))
+        best = None
+        for n in preset:
+            walk = self._walk(rest[:n], fits, goal, weights, constants, len(preset), ask)
+            found = walk.lowest()
+            if found is not None:
+                best = walk, *found
+                if ask is None or walk.is_settled(*found):
+                    break
+        if best is None:
             raise InvalidArgumentError(
                 f"{name}: {walk.refusal()} ({len(rest):,} rows certified, {len(fits):,} fitted the "
                 "weights)"
             )
-        counted, misses, ends = walk.counts(*found)
+        walk, threshold, abstains = best
+        counted, misses, ends = walk.counts(threshold, abstains)
         return StagesOfQuestion(
             question=question_to(self._question),
             weights=weights,
             constants=constants,
-            threshold=found[0],
-            abstains=found[1],
+            threshold=threshold,
+            abstains=abstains,
             n=int(counted.sum()),
             n_wrong=int(misses.sum()),
-            early=float((ends < len(p) - 1).mean()),
+            early=float((ends < len(self.logs) - 1).mean()),
         )
+
+    def _ask_about(self, rows: NDArray[np.intp], ask: Ask) -> bool:
+        """Ask the last source about those rows that it was not asked about."""
+        new = rows[~self._is_asked[rows]].tolist()
+        self._note(len(self.logs) - 1, new, ask(new))
+        self._is_asked[new] = True  # also those that the source cannot read
+        return bool(new)
+
+    def _walk(
+        self,
+        rows: NDArray[np.intp],
+        fits: NDArray[np.intp],
+        goal: Goal,
+        weights: Any,
+        constants: Any,
+        n_looks: int,
+        ask: Ask | None,
+    ) -> Walk:
+        _, first = np.unique(self._groups[rows], return_index=True)
+        is_new = np.full(len(rows), False)
+        is_new[first] = ~np.isin(self._groups[rows][first], self._groups[fits])
+
+        def asked(wanted: Bools) -> Array | None:
+            if ask is None or not self._ask_about(rows[wanted], ask):
+                return None
+            return self.probabilities(weights, constants)[:, rows]
+
+        p, parts = (
+            self.probabilities(weights, constants)[:, rows],
+            [np.full(len(rows), True), is_new],
+        )
+        return Walk(p, self.targets[rows], goal, parts, n_looks, asked)
 
     def _weights(self, rows: NDArray[np.intp]) -> Any:
         weights, constants = [], []
         for n in range(1, len(self._models) + 1):
-            kinds = [self._compares[i] for i in self._models[:n]]
+            kinds = [bool(self._compares[i]) for i in self._models[:n]]
             each = np.array(default_weights(kinds, isinstance(self._question, Score)))
             of_options = np.zeros(self._n_options)
             if len(rows):
@@ -204,19 +418,32 @@ class Walk:
     """Tests thresholds from high to low on rows that are a random sample.
 
     `p` has the probabilities after each source, shape [n_sources, n, n_options], and `targets` the
-    right options. The goal must be kept in each of the `parts`.
+    right options. The goal must be kept in each of the `parts`, at `n_looks` numbers of rows
+    together. `ask` asks the last source about rows, and returns `p` if it had to.
     """
 
-    def __init__(self, p: Array, targets: Options, goal: Goal, parts: Sequence[Bools]) -> None:
-        self._goal, self._parts = goal, parts
-        self._sure, self._answers = p.max(axis=2), p.argmax(axis=2)
-        is_untold = (targets == UNLABELLED) | (goal.target == "agreement")
-        self._right = np.where(is_untold, self._answers[-1], targets)
-        delta = 1 - goal.confidence
+    def __init__(
+        self,
+        p: Array,
+        targets: Options,
+        goal: Goal,
+        parts: Sequence[Bools],
+        n_looks: int = 1,
+        ask: Callable[[Bools], Array | None] | None = None,
+    ) -> None:
+        self._goal, self._parts, self._ask = goal, parts, ask
+        self._is_labelled = (targets != UNLABELLED) & (goal.target != "agreement")
+        self._targets, self._is_known = targets, np.full(len(targets), False)
+        self._use(p)
+        delta = (1 - goal.confidence) / n_looks
         # Whether rows are for review, the level of each start, and the starts.
         self._walks = [(False, delta / 2, GRID[:1]), (True, delta / 2 / len(STARTS), STARTS)]
         if goal.target == "agreement":
             self._walks = [(False, delta, GRID[:1])]
+
+    def _use(self, p: Array) -> None:
+        self._sure, self._answers = p.max(axis=2), p.argmax(axis=2)
+        self._right = np.where(self._is_labelled, self._targets, self._answers[-1])
 
     def counts(self, threshold: float, abstains: bool) -> tuple[Bools, Bools, NDArray[np.intp]]:
         """Return which rows count, which of these miss the goal, and where each row ends."""
@@ -232,20 +459,55 @@ class Walk:
         }.get(target, has_answer)
         return counted, counted & has_answer & (answers != self._right), ends
 
-    def _numbers(self, threshold: float, abstains: bool) -> list[tuple[int, int]]:
-        """Return how many rows of each part miss the goal, and how many count."""
-        counted, misses, _ = self.counts(threshold, abstains)
-        return [(int((misses & part).sum()), int((counted & part).sum())) for part in self._parts]
+    def _numbers(
+        self,
+        threshold: float,
+        abstains: bool,
+        fails: Callable[[int, int], bool] = lambda wrong, n: False,
+    ) -> list[tuple[int, int]]:
+        """Return how many rows of each part miss the goal, and how many count.
+
+        The last source is asked about rows without which misses cannot be counted, until `fails` is
+        True for a part: more answers only add misses. A row that reaches the source, and has no
+        right answer, cannot miss an agreement or the accuracy. One that ends before, and has a
+        right answer, needs no other answer.
+        """
+        is_fixed = self._goal.target in ("agreement", "accuracy") and not abstains
+        wanted = np.full(len(self._right), self._ask is not None)
+        if is_fixed:
+            wanted &= (self._sure[:-1] >= threshold).any(axis=0) != self._is_labelled
+        open_rows = np.flatnonzero(wanted & ~self._is_known)
+        size = AT_ONCE if is_fixed else max(len(open_rows), 1)
+        while True:
+            counted, misses, _ = self.counts(threshold, abstains)
+            misses[open_rows] = False
+            numbers = [(int((misses & e).sum()), int((counted & e).sum())) for e in self._parts]
+            if not len(open_rows) or (is_fixed and any(fails(*each) for each in numbers)):
+                return numbers
+            self._ask_about(open_rows[:size])
+            open_rows = open_rows[size:]
+
+    def _ask_about(self, rows: NDArray[np.intp]) -> None:
+        assert self._ask is not None
+        wanted = np.full(len(self._right), False)
+        wanted[rows] = self._is_known[rows] = True
+        p = self._ask(wanted)
+        if p is not None:
+            self._use(p)
 
     def lowest(self) -> tuple[float, bool] | None:
         """Return the lowest certified threshold, and whether other rows are for review."""
+        rate = 1 - self._goal.at
         for abstains, of_start, starts in self._walks:
             level, lowest = 0.0, None
             for threshold in GRID:
                 level += of_start * (threshold in starts)
-                if level and all(
-                    is_bounded(wrong, n, 1 - self._goal.at, level)
-                    for wrong, n in self._numbers(threshold, abstains)
+
+                def fails(wrong: int, n: int, level: float = level) -> bool:
+                    return not is_bounded(wrong, n, rate, level)
+
+                if level and not any(
+                    fails(*each) for each in self._numbers(threshold, abstains, fails)
                 ):
                     lowest = threshold
                 else:
@@ -253,6 +515,21 @@ class Walk:
             if lowest is not None:
                 return lowest, abstains
         return None
+
+    def is_settled(self, threshold: float, abstains: bool) -> bool:
+        """Return whether lower thresholds that keep the target so far end few more rows."""
+
+        def fails(wrong: int, n: int) -> bool:
+            return wrong > (1 - self._goal.at) * n
+
+        for lower in GRID[GRID.index(threshold) + 1 :]:
+            if any(fails(*each) for each in self._numbers(lower, abstains, fails)):
+                return True
+            sure = self._sure if abstains else self._sure[:-1]
+            share = (sure >= lower).any(axis=0).mean() - (sure >= threshold).any(axis=0).mean()
+            if share > NEAR:
+                return False
+        return True
 
     def refusal(self) -> str:
         """Say why nothing was certified, and how many rows would do."""
@@ -274,6 +551,12 @@ class Walk:
             f"{what}, and no number of rows would do: the best share on these rows is {best:.1%}; "
             "give a lower target or a better source"
         )
+
+
+def _looks(goal: Goal, n_rows: int) -> tuple[int, ...]:
+    """Return the numbers of rows at which the first walk of a goal is tried."""
+    n_walks = 1 if goal.target == "agreement" else 2
+    return looks(1 - goal.at, goal.confidence, n_walks, n_rows)
 
 
 def _place(question: AskedQuestion, target: Target, option: Any) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,7 +48,7 @@ from ..evidence.calibration import (
     SuspiciousLabel,
     wording_hash,
 )
-from ..evidence.cascade import Cascade, Target
+from ..evidence.cascade import Cascade, CascadeCalibration, Target
 from ..evidence.certificates import (
     Automation,
     CertifiedThreshold,
@@ -119,6 +119,50 @@ MIN_EXAMPLES = 10
 """The minimum number of examples per question for a fitted method. Use 100 or more if possible."""
 
 
+@overload
+def calibrate(
+    model: Cascade,
+    questions: Any,
+    rows: Iterable[tuple[Any, Any]] = (),
+    *,
+    inputs: Iterable[Any] = (),
+    confidence: float = 0.9,
+    progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
+    target: Target | None = None,
+    at: float = 0.95,
+    option: Any = None,
+    adaptive: bool = False,
+    teach: bool = False,
+) -> CascadeCalibration: ...
+
+
+@overload
+def calibrate(
+    model: Any,
+    questions: Any,
+    rows: Iterable[tuple[Any, Any]] = (),
+    *,
+    inputs: Iterable[Any] = (),
+    method: CalibrationMethod | Literal["auto"] = "auto",
+    scoring: ScoringRule = "constrained",
+    strength: float = 1.0,
+    prefer: Preference = "cheap",
+    risk: float | None = None,
+    confidence: float = 0.9,
+    each_option: bool = False,
+    option_risks: Mapping[Any, float] | None = None,
+    random: Iterable[int] | None = None,
+    progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
+    on_warning: Callable[[str], Any] | None = None,
+    examples: Any = None,
+    cache: CacheOptions | None = None,
+    score_cache: ScoreCache | None = None,
+    **prompts: Unpack[PromptArguments],
+) -> Calibration: ...
+
+
 def calibrate(
     model: Any,
     questions: Any,
@@ -143,8 +187,10 @@ def calibrate(
     target: Target | None = None,
     at: float = 0.95,
     option: Any = None,
+    adaptive: bool = False,
+    teach: bool = False,
     **prompts: Unpack[PromptArguments],
-) -> Calibration:
+) -> Calibration | CascadeCalibration:
     """Fit a calibration to labelled examples, to inputs without right answers, or to both.
 
     >>> examples = [("I was charged twice.", "billing"), ("I cannot sign in.", "login")] * 10
@@ -155,8 +201,8 @@ def calibrate(
     model
         An open model. If it is an encoder, which cannot generate text, a head is fitted to the mean
         of its token embeddings. Or a :class:`~eliza_ffi.Cascade`, which takes only `inputs`,
-        `confidence`, `progress`, `on_skip`, `target`, `at` and `option`, and gets a
-        :class:`~eliza_ffi.evidence.CascadeCalibration`.
+        `confidence`, `progress`, `on_skip`, `target`, `at`, `option`, `adaptive` and `teach`, and
+        gets a :class:`~eliza_ffi.evidence.CascadeCalibration`.
     questions
         In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
     rows
@@ -224,6 +270,12 @@ def calibrate(
         Of a cascade: ask the next source only so rarely that, with the probability `confidence`,
         the ``"agreement"`` with all sources together, the ``"accuracy"``, or the ``"precision"`` or
         ``"recall"`` of `option` is at least `at`; see :mod:`.cascades`.
+    adaptive
+        Of a cascade: ask its last source about no more rows than the certificate needs, because its
+        answers are dear. The threshold may be a little higher.
+    teach
+        Of a cascade: the answers of the last source to a random half of the rows fit the first one.
+        Only the other half certifies.
     **prompts
         `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
@@ -239,8 +291,11 @@ def calibrate(
     if isinstance(model, Cascade):
         of_cascade: Any = {"target": target or "agreement", "at": at, "option": option}
         of_cascade |= {"progress": progress, "on_skip": on_skip, "confidence": confidence}
-        found: Any = calibrate_cascade(model, questions, rows, inputs=inputs, **of_cascade)
-        return found  # type: ignore[no-any-return]
+        of_cascade |= {"adaptive": adaptive, "teach": teach, "fit": calibrate}
+        return calibrate_cascade(model, questions, rows, inputs=inputs, **of_cascade)
+    for name, is_given in (("adaptive", adaptive), ("teach", teach)):
+        if is_given:
+            raise InvalidArgumentError(f"{name} needs a Cascade")
     if target is not None:
         raise InvalidArgumentError("target needs a Cascade; for one model, pass risk")
     check_model(model)

@@ -207,19 +207,22 @@ def automation(probabilities: ArrayLike, right: ArrayLike, risk: float = 0.05) -
     )
 
 
-def looks(risk: float, confidence: float) -> tuple[int, ...]:
+def looks(
+    risk: float, confidence: float, n_starts: int = len(STARTS), most: int = MAX_LOOK
+) -> tuple[int, ...]:
     """Return the numbers of labelled rows at which certificates are made during labelling.
 
-    The first one is the lowest at which a threshold can be certified. `risk` and `confidence` are
-    above 0 and below 1.
+    The first one is the lowest at which a threshold can be certified, by a walk with so many
+    starting points. Only this one can be above `most`. `risk` and `confidence` are above 0 and
+    below 1.
     """
     found: tuple[int, ...] = ()
     for n_looks in range(1, MAX_LOOK):
-        level = (1 - confidence) / n_looks / len(STARTS)
+        level = (1 - confidence) / n_looks / n_starts
         sizes = [math.ceil(math.log(level) / math.log1p(-risk))]
         while len(sizes) < n_looks:
             sizes.append(math.ceil(sizes[-1] * LOOK_RATIO))
-        if found and sizes[-1] > MAX_LOOK:
+        if found and sizes[-1] > most:
             break
         found = tuple(sizes)
     return found

@@ -64,6 +64,9 @@ def test_the_thresholds_of_calibrate_are_used(run: Run, table: str) -> None:
     assert "agreement is at least 80.0%" in " ".join(shown.split()) and "ms a row" in shown
     report = run("evaluate", table, "--column", "text", *fitted, "--json").json
     assert sum(report["rows"].values()) == 4 and report["questions"][0]["n"] == 4
+    more = ("--adaptive", "--teach", "--json")
+    taught = run("calibrate", str(many), *asked, *certified, *more).json
+    assert (taught["n_taught"], "calibration" in taught["sources"][0]) == (20, True)
     certified = ("--certify", "accuracy", "--at", "0.999", "--output", "team.json")
     said = run("calibrate", table, *asked, *certified, code=1).err
     assert "team: no threshold keeps a target of 99.9% with 90% confidence" in said
@@ -86,3 +89,4 @@ def test_wrong_options_are_explained(run: Run, table: str, options: list[str], r
 def test_a_certificate_needs_a_second_model(run: Run, table: str) -> None:
     command = ("calibrate", table, "--column", "text", *ASKED, "--output", "x.json", "--at", "0.9")
     assert "--at requires --then" in run(*command, code=2).err
+    assert "--teach requires --then" in run(*command[:-2], "--teach", code=2).err

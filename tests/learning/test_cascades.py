@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from eliza_ffi import Model
-from eliza_ffi.decisions import Choice
+from eliza_ffi.decisions import Choice, Predicate
+from eliza_ffi.decisions.examples import UNLABELLED
 from eliza_ffi.decisions.probabilities import log_softmax
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.evidence import Cascade, CascadeCalibration
@@ -36,9 +37,22 @@ class Population:
         logs = log_softmax(np.array([1.6, 1.0])[:, None, None] * (right + noise))
         self.logs = np.repeat(logs, n_copies, axis=1)
 
-    def stages(self, rows: Any) -> Stages:
-        read = [[Reading((each,)) for each in s[rows]] for s in self.logs]
+    def stages(self, rows: Any, is_last_asked: bool = True) -> Stages:
+        read: Any = [[Reading((each,)) for each in s[rows]] for s in self.logs]
+        if not is_last_asked:
+            read[-1] = [None] * len(rows)
         return Stages(KIND, read, 0, self.targets[rows], self.groups[rows], [False, False])
+
+
+class Asked:
+    """Answers of the dear source to rows, each text of which is asked once."""
+
+    def __init__(self, everybody: Population, rows: Any) -> None:
+        self._everybody, self._rows, self.texts = everybody, rows, set[int]()
+
+    def __call__(self, places: list[int]) -> list[Reading | None]:
+        self.texts |= {int(self._everybody.groups[self._rows[each]]) for each in places}
+        return [Reading((self._everybody.logs[1, self._rows[each]],)) for each in places]
 
 
 def kept(walked: Walk, threshold: float, abstains: bool, at: float) -> bool:
@@ -48,6 +62,7 @@ def kept(walked: Walk, threshold: float, abstains: bool, at: float) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_adaptive", [False, True])
 @pytest.mark.parametrize("n_copies", [1, 4])
 @pytest.mark.parametrize(
     ("target", "at", "option"),
@@ -60,16 +75,18 @@ def kept(walked: Walk, threshold: float, abstains: bool, at: float) -> bool:
     ],
 )
 def test_a_certified_target_fails_in_at_most_a_tenth_of_the_splits(
-    target: Any, at: float, option: int | None, n_copies: int
+    target: Any, at: float, option: int | None, n_copies: int, is_adaptive: bool
 ) -> None:
+    """A tenth of the rows has the option 2."""
     rng = np.random.default_rng(7)
     everybody = Population(rng, 6000 // n_copies, n_copies)
     whole = everybody.stages(np.arange(6000))
     n_failed, n_found, early, goal = 0, 0, [], Goal(target, at, option)
     for _ in range(N_SPLITS):
         rows = rng.integers(6000, size=500)
+        ask = Asked(everybody, rows) if is_adaptive else None
         try:
-            found = everybody.stages(rows).fit("kind", goal)
+            found = everybody.stages(rows, not is_adaptive).fit("kind", goal, ask)
         except InvalidArgumentError:
             continue
         p = whole.probabilities(found.weights, found.constants)
@@ -80,6 +97,27 @@ def test_a_certified_target_fails_in_at_most_a_tenth_of_the_splits(
     assert n_failed <= 0.1 * N_SPLITS
     assert n_found > 0.3 * N_SPLITS  # otherwise nothing was tested
     assert np.mean(early) > 0.15
+
+
+def test_adaptive_sampling_saves_answers_of_the_last_source() -> None:
+    """It ends almost as many rows early as if the last source had answered all of them."""
+    everybody = Population(np.random.default_rng(2), 8000)
+    everybody.targets[:] = UNLABELLED
+    every, goal = np.arange(8000), Goal("agreement", 0.95)
+    n_asked, early = [], []
+    for seed in range(10):
+        rows = np.random.default_rng(seed).choice(every, 3000, replace=False)
+        whole = everybody.stages(rows).fit("kind", goal)
+        ask = Asked(everybody, rows)
+        found = everybody.stages(rows, False).fit("kind", goal, ask)
+        n_asked.append(len(ask.texts))
+        early.append((whole.early, found.early))
+    fixed, adaptive = np.mean(early, axis=0)
+    assert np.mean(n_asked) < 0.5 * 3000
+    assert fixed > adaptive > fixed - 0.05
+    few = everybody.stages(np.arange(300), False)
+    with pytest.raises(InvalidArgumentError, match="about [0-9,]+ rows for the certificate would"):
+        few.fit("kind", Goal("agreement", 0.995), Asked(everybody, np.arange(300)))
 
 
 def test_a_target_that_nothing_reaches_is_refused_and_too_few_rows_are_counted() -> None:
@@ -247,3 +285,65 @@ def test_wrong_sources_and_wrong_answers_of_functions_are_named() -> None:
         Cascade([few]).decide_many(["a", "b"], KIND)
     with pytest.raises(InvalidArgumentError, match="the function wrong: example 0, 'kind': expec"):
         Cascade([wrong]).decide("a", KIND)
+
+
+def test_the_last_source_is_asked_only_about_rows_that_the_certificate_needs() -> None:
+    asked: list[str] = []
+
+    def dear(inputs: list[Any], questions: Any) -> list[str | None]:
+        asked.extend(inputs)
+        return person(inputs, questions)
+
+    inputs = [f"{name} {i % 200}" for i in range(400) for name in ("a cat", "a saw")]
+    cascade = Cascade([animals, dear])
+    fitted = calibrate(cascade, KIND, inputs=inputs, at=0.9, adaptive=True)
+    # Only cats end early. A text that occurs twice is asked once. Some saws show that no saw may.
+    assert fitted.n_answers == len(asked) == len({*asked}) < 300
+    assert sum("saw" in each for each in asked) < 100
+    assert fitted.questions[0].early == pytest.approx(0.5, abs=0.1)
+    assert f"The last source has answered {len(asked)} rows" in str(fitted)
+
+
+# ---- Distillation ---------------------------------------------------------------------------
+
+
+def lessons(n: int) -> list[str]:
+    texts = ("the dog sleeps", "my horse eats", "the hammer broke", "buy a new drill")
+    return [f"{texts[i % 4]}, number {i}" for i in range(n)]
+
+
+def teacher(inputs: list[Any], questions: Any) -> list[dict[str, Any]]:
+    is_animal = ["dog" in each or "horse" in each for each in inputs]
+    return [{"kind": "animal" if each else "tool", "big": each} for each in is_animal]
+
+
+def test_the_last_source_teaches_the_first(tiny_model: Model, tmp_path: Path) -> None:
+    questions = [
+        Choice("What is it about?", ["tool", "animal"], "kind"),
+        Predicate("It lives.", "big"),
+    ]
+    cascade, inputs = Cascade([tiny_model, teacher]), lessons(160)
+    with pytest.raises(InvalidArgumentError, match="kind: no threshold keeps a target of 90.0%"):
+        calibrate(cascade, questions, inputs=inputs, at=0.9)
+    taught = calibrate(cascade, questions, inputs=inputs, at=0.9, teach=True)
+    assert (taught.n_taught, taught.n_answers) == (80, 80)
+    assert taught.questions[0].n == 80  # the rows that taught do not certify
+    assert min(each.early for each in taught.questions) > 0.9
+    taught.save(path := tmp_path / "taught.json")
+    assert "80 more of its answers have taught the first source" in str(
+        CascadeCalibration.load(path)
+    )
+    found = cascade.decide_many(["the dog barks", "a sharp drill"], questions, calibration=path)
+    assert [each["kind"].value for each in found] == ["animal", "tool"]
+    (table := tmp_path / "in.csv").write_text("body\n" + "\n".join(f'"{t}"' for t in inputs[:8]))
+    result = decide_table(cascade, table, "body", questions, tmp_path / "o.csv", calibration=path)
+    assert result.counts.answers["kind"] == {"animal": 4, "tool": 4}
+
+
+def test_only_a_model_can_be_taught_and_only_by_another_source(tiny_model: Model) -> None:
+    for sources in ([animals, person], [tiny_model]):
+        with pytest.raises(InvalidArgumentError, match="teach needs a model as the first source"):
+            calibrate(Cascade(sources), KIND, inputs=lessons(40), teach=True)
+    for name in ("teach", "adaptive"):
+        with pytest.raises(InvalidArgumentError, match=f"{name} needs a Cascade"):
+            calibrate(tiny_model, KIND, [("a cat", "animal")], **{name: True})  # type: ignore
