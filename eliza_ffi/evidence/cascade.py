@@ -510,10 +510,10 @@ class Cascade:
         **more
             `max_concurrency`, and `progress` for each source.
         """
-        plan = self.plan(questions, calibration, min_probability)
+        plan = plan_for(self, questions, calibration, min_probability)
         listed = list(check_prompts(inputs, "decide", "inputs"))
         on_error = kept_or_raised(return_exceptions, "inputs")
-        found = self.read_many(plan, listed, on_error, **more)
+        found = read_inputs(self, plan, listed, on_error, **more)
         return [decision_of(plan, each) if isinstance(each, list) else each for each in found]
 
     async def decide_async(
@@ -531,7 +531,7 @@ class Cascade:
         `timeout` is the limit in seconds for each source. Cancelling the task ends the request.
         """
         check_one_input(input)
-        plan = self.plan(questions, calibration, min_probability)
+        plan = plan_for(self, questions, calibration, min_probability)
         readings: list[Reading] = []
         for stage, source in enumerate(self.sources):
             if readings and not plan.is_open([each.said for each in readings]):
@@ -540,48 +540,56 @@ class Cascade:
             readings.append(await source.read_async(plan.questions, fitted, input, timeout))
         return decision_of(plan, readings)
 
-    def check(
-        self, input: Any, questions: Any, *, calibration: Any = None, min_probability: float = 0.0
-    ) -> None:
-        """Ask all sources about an input; raise if one cannot answer the questions."""
-        plan = self.plan(questions, calibration, min_probability)
-        for stage, source in enumerate(self.sources):
-            with source.opened(plan.questions, plan.fitted(stage), [input]) as (read, _):
-                read([input], on_error=kept_or_raised(False, "inputs"))
 
-    def plan(
-        self, questions: Any, calibration: Any = None, min_probability: float = 0.0
-    ) -> CascadePlan:
-        """Return the questions with what says when their answers are final."""
-        asked, fitted = as_questions(questions), as_cascade_calibration(calibration)
-        return CascadePlan(asked, self.sources, fitted, self.below, min_probability)
+def check_sources(
+    cascade: Cascade,
+    input: Any,
+    questions: Any,
+    *,
+    calibration: Any = None,
+    min_probability: float = 0.0,
+) -> None:
+    """Ask all sources about an input; raise if one cannot answer the questions."""
+    plan = plan_for(cascade, questions, calibration, min_probability)
+    for stage, source in enumerate(cascade.sources):
+        with source.opened(plan.questions, plan.fitted(stage), [input]) as (read, _):
+            read([input], on_error=kept_or_raised(False, "inputs"))
 
-    def read_many(
-        self,
-        plan: CascadePlan,
-        inputs: Sequence[Any],
-        on_error: Callable[[int, Exception], Any],
-        **more: Any,
-    ) -> list[Any]:
-        """Return what the sources that were asked say about each input, or its error."""
-        found: list[Any] = [[] for _ in inputs]
-        for stage, source in enumerate(self.sources):
-            places = [
-                i
-                for i, each in enumerate(found)
-                if isinstance(each, list) and (not each or plan.is_open([a.said for a in each]))
-            ]
-            open_inputs = [inputs[i] for i in places]
 
-            def failed(i: int, error: Exception, places: Sequence[int] = places) -> Any:
-                return on_error(places[i], error)
+def plan_for(
+    cascade: Cascade, questions: Any, calibration: Any = None, min_probability: float = 0.0
+) -> CascadePlan:
+    """Return the questions with what says when their answers are final."""
+    asked, fitted = as_questions(questions), as_cascade_calibration(calibration)
+    return CascadePlan(asked, cascade.sources, fitted, cascade.below, min_probability)
 
-            if not places:
-                break
-            with source.opened(plan.questions, plan.fitted(stage), open_inputs) as (read, _):
-                for i, one in zip(places, read(open_inputs, on_error=failed, **more), strict=True):
-                    found[i] = [*found[i], one] if isinstance(one, Reading) else one
-        return found
+
+def read_inputs(
+    cascade: Cascade,
+    plan: CascadePlan,
+    inputs: Sequence[Any],
+    on_error: Callable[[int, Exception], Any],
+    **more: Any,
+) -> list[Any]:
+    """Return what the sources that were asked say about each input, or its error."""
+    found: list[Any] = [[] for _ in inputs]
+    for stage, source in enumerate(cascade.sources):
+        places = [
+            i
+            for i, each in enumerate(found)
+            if isinstance(each, list) and (not each or plan.is_open([a.said for a in each]))
+        ]
+        open_inputs = [inputs[i] for i in places]
+
+        def failed(i: int, error: Exception, places: Sequence[int] = places) -> Any:
+            return on_error(places[i], error)
+
+        if not places:
+            break
+        with source.opened(plan.questions, plan.fitted(stage), open_inputs) as (read, _):
+            for i, one in zip(places, read(open_inputs, on_error=failed, **more), strict=True):
+                found[i] = [*found[i], one] if isinstance(one, Reading) else one
+    return found
 
 
 def decision_of(plan: CascadePlan, readings: Sequence[Reading]) -> Decision[Any]:

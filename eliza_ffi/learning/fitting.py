@@ -294,7 +294,7 @@ def calibrate(
         of_cascade |= {"adaptive": adaptive, "teach": teach, "fit": calibrate}
         return calibrate_cascade(model, questions, rows, inputs=inputs, **of_cascade)
     for name, is_given in (("adaptive", adaptive), ("teach", teach)):
-        if is_given:
+        if check_flag(name, is_given):
             raise InvalidArgumentError(f"{name} needs a Cascade")
     if target is not None:
         raise InvalidArgumentError("target needs a Cascade; for one model, pass risk")

@@ -26,7 +26,14 @@ from ..decisions.wire import as_questions, question_to
 from ..errors import InvalidArgumentError
 from ..evidence.auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..evidence.calibration import Calibration, QuestionCalibration, as_calibration, scoring_of
-from ..evidence.cascade import Cascade, CascadeCalibration, as_cascade_calibration, decision_of
+from ..evidence.cascade import (
+    Cascade,
+    CascadeCalibration,
+    as_cascade_calibration,
+    decision_of,
+    plan_for,
+    read_inputs,
+)
 from ..evidence.comparing import check_comparable, only_compares
 from ..evidence.doubts import MIN_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
 from ..evidence.question_plan import check_model
@@ -360,9 +367,9 @@ def _evaluate_cascade(
     asked, bins = as_questions(questions), check_whole("bins", bins, 1, MAX_BINS)
     fitted = as_cascade_calibration(calibration)
     examples = read_examples(asked, rows)
-    plan = cascade.plan(asked, fitted)
+    plan = plan_for(cascade, asked, fitted)
     failed = raised_or_skipped(on_skip)
-    every = cascade.read_many(plan, examples.inputs, failed, progress=progress)
+    every = read_inputs(cascade, plan, examples.inputs, failed, progress=progress)
     used = [place for place, each in enumerate(every) if isinstance(each, list)]
     readings = [every[place] for place in used]
     decided, targets_of = [decision_of(plan, each) for each in readings], examples.targets[used]

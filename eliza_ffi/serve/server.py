@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..async_model import AsyncModel
 from ..decisions.questions import Predicate
 from ..errors import ContextFullError, InvalidArgumentError, NotSupportedError
-from ..evidence.cascade import Cascade
+from ..evidence.cascade import Cascade, check_sources
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
@@ -166,14 +166,14 @@ def check_model(model: Model, settings: ServeSettings, cascade: Cascade | None =
     if cascade is None:
         model.decide(text, [question], **settings.decide_options)
     else:
-        cascade.check(text, [question])
+        check_sources(cascade, text, [question])
     for each in settings.sets.values():
         try:
             check_options(each.questions, settings.max_options)
             if cascade is None:
                 model.decide(text, each.questions, **each.decide_options)
             else:
-                cascade.check(text, each.questions, **each.cascade_options)
+                check_sources(cascade, text, each.questions, **each.cascade_options)
         except (InvalidArgumentError, ContextFullError, NotSupportedError) as error:
             raise type(error)(f"the set of questions {each.name!r}: {error}") from error
 
