@@ -258,8 +258,9 @@ async def _answered(
     input: Any,
     context: RequestContext,
     waited: float,
+    id: str = "",
 ) -> dict[str, Any]:
-    decision, more = await _decide(request, known, input, context, waited)
+    decision, more = await _decide(request, known, input, context, waited, id)
     answers = [decisions_answer(answer) for answer in decision.answers]
     usage = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
     return {"answers": answers, "usage": usage, **more}
@@ -284,8 +285,10 @@ async def _each(
             async with slots:
                 input = _one_input(index, input)
                 async with part() as waited:
-                    answer = await _answered(request, known, input, context, waited)
-                    return {"index": index, **answer}
+                    id = f"{context.record.id}/{index}"
+                    answer = await _answered(request, known, input, context, waited, id)
+                    own = {"id": id} if known.name in context.learners else {}  # for labels
+                    return {"index": index, **own, **answer}
         except HTTPError as error:
             return {"index": index, **error.body()}
         except ElizaError as error:
@@ -337,10 +340,11 @@ async def _decide(
     input: Any,
     context: RequestContext,
     waited: float,
+    id: str = "",
 ) -> tuple[Decision, dict[str, Any]]:
     """Answer the questions of a request; return also the other fields of the response.
 
-    `waited` is the time in the queue, in seconds.
+    `waited` is the time in the queue, in seconds, and `id` that of an answer of a batch.
     """
     include = request.include or ()
     questions: Any = question_set.questions
@@ -365,8 +369,8 @@ async def _decide(
     name = None if request.questions else question_set.name
     context.metrics.count_decision(questions, decision, name)
     context.count_tokens(decision.usage.input_tokens, decision.usage.cached_tokens)
-    if question_set.name in context.learners and not isinstance(request, BatchRequest):
-        context.learners[question_set.name].remember(context.record.id, input_text(input))
+    if question_set.name in context.learners:
+        context.learners[question_set.name].remember(id or context.record.id, input_text(input))
     more: dict[str, Any] = {"model": question_set.name}
     if decision.stage is not None:
         more["stage"] = decision.stage

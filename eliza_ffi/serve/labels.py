@@ -27,7 +27,9 @@ class LabelRequest(Body):
     )
     input: Input | None = None
     id: str | None = Field(
-        None, description="in place of the input: the x-request-id of the answer to it"
+        None,
+        description="in place of the input: the x-request-id of the answer to it, or the id of a "
+        "line of a batch",
     )
     row: int | None = Field(None, description="in place of the input: a row of the server's table")
     answer: Any = Field(None, description="the right answer; null or left out if no option fits")

@@ -95,7 +95,8 @@ def test_a_certified_target_fails_in_at_most_a_tenth_of_the_splits(
         n_found += 1
         early.append(found.early)
     assert n_failed <= 0.1 * N_SPLITS
-    assert n_found > 0.3 * N_SPLITS  # otherwise nothing was tested
+    # Otherwise nothing was tested. Several looks need more rows for the same certificate.
+    assert n_found > (0.05 if is_adaptive else 0.3) * N_SPLITS
     assert np.mean(early) > 0.15
 
 

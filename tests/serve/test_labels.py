@@ -105,12 +105,19 @@ def test_the_input_of_an_answer_is_named_by_its_id(app: Any, path: Path) -> None
         body = {"model": "tickets", "id": id, "answer": "billing"}
         assert post(app, LABELS, body).status_code == 200
         assert lines(path)[-1][1:3] == [text, "billing"]
+    texts = ["My parcel is lost.", "", "I was billed twice."]
+    batch = post(app, f"{DECISIONS}/batch", {"model": "tickets", "inputs": texts})
+    ids = {each["index"]: each.get("id") for each in map(json.loads, batch.text.splitlines())}
+    assert ids[1] is None and ids[0] != ids[2]
+    body = {"model": "tickets", "id": ids[2], "answer": "billing"}
+    assert post(app, LABELS, body).status_code == 200
+    assert lines(path)[-1][1:3] == [texts[2], "billing"]
     for text in ("one", "another"):  # the client sends its id twice
         post(app, DECISIONS, {"model": "tickets", "input": text}, x_request_id="mine")
     for id in ("mine", "unknown"):
         body = {"model": "tickets", "id": id, "answer": "billing"}
         assert rejected(post(app, LABELS, body), 404)["code"] == "unknown_id"
-    assert len(lines(path)) == 3
+    assert len(lines(path)) == 4
 
 
 @pytest.mark.parametrize(
