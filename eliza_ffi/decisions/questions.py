@@ -375,10 +375,6 @@ class MultiLabel(Generic[V]):
         """The number of labels that are asked."""
         return self.shortlist if self.has_many_labels else len(self.labels)
 
-    def among(self, places: Iterable[int]) -> MultiLabel[V]:
-        """Return the same question about the labels at these places."""
-        return MultiLabel(self.instructions, [self.labels[i] for i in places], self.name)
-
     @property
     def predicates(self) -> tuple[Predicate, ...]:
         """One predicate for each label: the instructions followed by the label."""

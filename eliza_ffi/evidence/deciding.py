@@ -418,7 +418,8 @@ class DecisionPlan:
         assert isinstance(question, MultiLabel)
         text = input_text(input)
         places, found = yield from self._many[i].runs(session, text, at_once)
-        asked = question.among(places)
+        labels = [question.labels[place] for place in places]
+        asked = MultiLabel(question.instructions, labels, question.name)
         # The input is read once for all labels. A prior of each label would cost more than that.
         prompts = replace(settings.prompts, order="input-first", prior="none", examples=())
         plan = QuestionPlan(
