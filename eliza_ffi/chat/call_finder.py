@@ -246,7 +246,7 @@ def _with_calls(format: CallFormat, alone: Sequence[Any], both: Sequence[Any]) -
         before[len(before) - n :]
         for n in range(min(len(before), len(middle), MAX_START), -1, -1)
         if _numbered(before[len(before) - n :], middle[len(middle) - n :])
-        and _from_whole_tag(before[len(before) - n :])
+        and not 0 <= before.find(">", len(before) - n) < before.find("<", len(before) - n)
     )
     first = [opening, *both[1 : size + 1]]
     second = [middle[len(middle) - len(opening) :], *both[size + 2 : -1]]
@@ -315,12 +315,6 @@ def _whole_tags(text: str) -> str:
     start = max(text.rfind("<"), text.rfind("["))
     unfinished = start > max(text.rfind(">"), text.rfind("]"), text.rfind("\n"))
     return text[:start] if unfinished else text
-
-
-def _from_whole_tag(text: str) -> bool:
-    """Return whether `text` begins outside of tags."""
-    ends, starts = text.find(">"), text.find("<")
-    return not 0 <= ends < starts
 
 
 def _common_end(text: str, other: str) -> str:

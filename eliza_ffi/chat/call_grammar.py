@@ -220,8 +220,13 @@ class _Rules:
             return _row(self.fixed(shared), self._raw(schema, "", closing, quote))
         if member.value == "raw":
             return _row(opening, self._raw(schema, members.quoted_characters, closing))
-        if member.value == "members":
-            value = self._nested(kind, schema)
+        if member.value == "members" and kind == "object":
+            assert self._objects is not None
+            value = self.object(self._objects, schema)
+        elif member.value == "members":
+            assert self._items is not None
+            item = self._member(self._items, None, self._document.inside(schema, 0))
+            value = self._list(schema, item, self.fixed(self._items.between))
         elif member.value == "python":
             value = self._python(kind, schema)
         elif kind == "number":
@@ -261,15 +266,6 @@ class _Rules:
             return self._terminal(f"/{INTEGER}/")
         return self._terminal(f"/{INTEGER}{FRACTION}{EXPONENT}/")
 
-    def _nested(self, kind: str, schema: Any) -> str:
-        if kind == "object":
-            assert self._objects is not None
-            return self.object(self._objects, schema)
-        assert self._items is not None
-        inner = self._document.inside(schema, 0)
-        item = self._member(self._items, None, inner)
-        return self._list(schema, item, self.fixed(self._items.between))
-
     def _list(self, schema: Any, item: str | None, between: str) -> str:
         limits = self._limits(schema, "array")
         least, most = limits.get("minItems", 0), limits.get("maxItems", math.inf)
@@ -293,16 +289,15 @@ class _Rules:
         if kind == "array":
             inner = self._python_value(self._document.inside(schema, 0))
             return _row('"["', self._list(schema, inner, '", "'), '"]"')
-        forms = [self._python_form(schema, form) for form in self._document.object_forms(schema)]
+        forms = []
+        for form in self._document.object_forms(schema):
+            rules = []
+            for name in form.names:
+                inner = self._python_value(self._document.inside(schema, name))
+                pair = self._named(_row(_quoted(f"{name!r}: "), inner))
+                rules.append((pair, name in form.required))
+            forms.append(self._in_order(rules, '", "'))
         return _row('"{"', self._either(forms), '"}"')
-
-    def _python_form(self, schema: Any, form: ObjectForm) -> str:
-        rules = []
-        for name in form.names:
-            inner = self._python_value(self._document.inside(schema, name))
-            pair = self._named(_row(_quoted(f"{name!r}: "), inner))
-            rules.append((pair, name in form.required))
-        return self._in_order(rules, '", "')
 
     def _python_value(self, schema: Any) -> str:
         name = ("python", json.dumps(schema, sort_keys=True))
