@@ -319,6 +319,7 @@ COMPILES_LONG = {
 # A child process that renders each template in its own child process, to measure its memory.
 PROGRAM = """
 import json, os, resource, sys, time
+from eliza_ffi.chat import sandbox
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.errors import ChatTemplateError
 
