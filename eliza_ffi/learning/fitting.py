@@ -297,7 +297,7 @@ def calibrate(
         if check_flag(name, is_given):
             raise InvalidArgumentError(f"{name} needs a Cascade")
     if target is not None:
-        raise InvalidArgumentError("target needs a Cascade; for one model, pass risk")
+        raise InvalidArgumentError("target needs a Cascade: pass Cascade([model]), or risk")
     check_model(model)
     check_scoring(scoring)
     check_one_of("method", method, (*METHODS, "auto"))

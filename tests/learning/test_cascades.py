@@ -305,6 +305,31 @@ def test_the_last_source_is_asked_only_about_rows_that_the_certificate_needs() -
     assert f"The last source has answered {len(asked)} rows" in str(fitted)
 
 
+@pytest.mark.parametrize(("target", "at"), [("recall", 0.8), ("precision", 0.7)])
+def test_one_model_is_a_cascade_with_a_target_for_one_option(target: Any, at: float) -> None:
+    """The option is right for a tenth of the rows. At most a tenth of the draws may fail."""
+    rng, goal = np.random.default_rng(4), Goal(target, at, 2)
+    everybody = Population(rng, 6000)
+    everybody.logs = everybody.logs[1:]
+
+    def stages(rows: Any) -> Stages:
+        read = [[Reading((each,)) for each in everybody.logs[0, rows]]]
+        targets, groups = everybody.targets[rows], everybody.groups[rows]
+        return Stages(KIND, read, 0, targets, groups, [False])
+
+    whole, n_found, n_failed = stages(np.arange(6000)), 0, 0
+    for _ in range(40):
+        try:
+            found = stages(rng.integers(6000, size=600)).fit("kind", goal)
+        except InvalidArgumentError:
+            continue
+        p = whole.probabilities(found.weights, found.constants)
+        walked = Walk(p, everybody.targets, goal, [])
+        n_found += 1
+        n_failed += not kept(walked, found.threshold, found.abstains, at)
+    assert n_found > 15 and n_failed <= 7
+
+
 # ---- Distillation ---------------------------------------------------------------------------
 
 

@@ -36,6 +36,27 @@ def test_intervals_hold_in_nine_of_ten_draws(share: float, accuracy: float) -> N
     assert widths < 0.75 * alone
 
 
+def test_answers_of_a_dear_model_are_labels_of_a_cheap_one() -> None:
+    """Intervals around the share that the dear model would find, if it read all rows."""
+    rng = np.random.default_rng(5)
+    n_rows, n_dear, n_draws, n_held, widths, alone = 2000, 200, 200, 0, 0.0, 0.0
+    for _ in range(n_draws):
+        dear = np.where(rng.random(n_rows) < 0.4, "complaint", "other")
+        differs = rng.random(n_rows) < 0.1
+        cheap = np.where(differs, np.where(dear == "other", "complaint", "other"), dear)
+        sample = rng.choice(n_rows, n_dear, replace=False).tolist()
+        labels = {row: (str(dear[row]),) for row in sample}
+        answers = [(str(each),) for each in cheap]
+        (found,) = shares_of(answers, ["complaint"], labels)
+        (plain,) = shares_of([()] * n_rows, ["complaint"], labels)
+        assert found.interval is not None and plain.interval is not None
+        n_held += found.interval[0] <= (dear == "complaint").mean() <= found.interval[1]
+        widths += found.interval[1] - found.interval[0]
+        alone += plain.interval[1] - plain.interval[0]
+    assert 0.87 <= n_held / n_draws <= 0.93
+    assert widths < 0.75 * alone
+
+
 def test_the_formula_is_that_of_the_regression_estimator() -> None:
     answers: Any = [("a",), ("a",), ("b",), ("b",)] * 5
     labels: Any = {i: ("a",) if i % 3 else ("b",) for i in range(12)}
