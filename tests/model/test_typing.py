@@ -27,6 +27,10 @@ from eliza_ffi import Gbnf, GenerationResult, Lark, Model, PreparedLabels, Promp
 from eliza_ffi import Skeleton, Speculation, TextAnswer, TextStream, ToolCall, ToolCalls
 from eliza_ffi.decisions import Choice, ChoiceAnswer, Decision, MultiLabel, Predicate
 from eliza_ffi.decisions import PredicateAnswer, Question, RenderedQuestion, Score, ScoreAnswer
+from eliza_ffi import Cascade, calibrate, evaluate
+from eliza_ffi.evidence import Calibration, CascadeCalibration
+from eliza_ffi.learning import DecisionReport
+from eliza_ffi.learning.report import CascadeReport
 from eliza_ffi.structured import PartialField, Regex
 
 class Person(BaseModel):
@@ -36,6 +40,15 @@ class Reply(enum.Enum):
     YES = "yes"
 
 slot = CacheOptions(slot=1, key=None)
+
+def fit(model: Model, rows: list[tuple[str, str]]) -> None:
+    question = Choice("Which?", ["a", "b"])
+    cascade = Cascade([model, (model, {"orders": 2})])
+    fitted = calibrate(cascade, question, inputs=["x"], at=0.9, adaptive=True, teach=True)
+    assert_type(fitted, CascadeCalibration)
+    assert_type(evaluate(cascade, question, rows, calibration=fitted), CascadeReport)
+    assert_type(calibrate(model, question, rows, risk=0.1, orders=2), Calibration)
+    assert_type(evaluate(model, question, rows, reorder=1), DecisionReport)
 
 def ask(model: Model, talk: list[dict[str, str]], values: LabelSet[float]) -> None:
     assert_type(model.choose("x", ["a", "b"]), ChoiceResult[str])
