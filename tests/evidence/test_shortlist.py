@@ -12,6 +12,7 @@ import pytest
 from sentence_encoder import SentenceEncoder
 from similarity import similarities
 from tiny_files import write_bert
+from write_decision_models import cached_decision_model
 
 from eliza_ffi import CacheOptions, Model
 from eliza_ffi.decisions import Choice, MultiLabel, Predicate, question_from, question_to
@@ -134,3 +135,7 @@ def test_what_needs_the_answers_for_all_labels_is_an_error(
         expected = "the 400 labels of towns need a model that generates text"
         with pytest.raises(InvalidArgumentError, match=expected):
             encoder.decide(TEXT, QUESTION)
+    with Model(cached_decision_model("lev"), library=library) as model:
+        expected = "expected at most 255 options for a decision model of type lev, got 400"
+        with pytest.raises(InvalidArgumentError, match=expected):
+            model.decide(TEXT, QUESTION)
