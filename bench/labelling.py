@@ -25,6 +25,7 @@ from fetch_real_models import fetch
 from numpy.typing import NDArray
 
 from eliza_ffi import Model
+from eliza_ffi.decisions import Score
 from eliza_ffi.learning.labelling import Labelling, read_rows
 
 from .answers.datasets import load
@@ -77,9 +78,9 @@ def accuracy(labelled: Rows, others: Rows) -> float:
     return float((answers == others.right).mean())
 
 
-def chosen_rows(pool: Rows, n: int) -> list[int]:
+def chosen_rows(pool: Rows, n: int, is_score: bool) -> list[int]:
     """Return the first rows that are chosen while a person labels the pool."""
-    labelling = Labelling(pool.own.shape[1])
+    labelling = Labelling(pool.own.shape[1], is_score=is_score)
     for state, own in zip(pool.states, pool.own, strict=True):
         labelling.add_row(state, own)
     chosen: list[int] = []
@@ -153,7 +154,7 @@ def main() -> None:
                 pool, others = rows.at(order[:n_pool]), rows.at(order[n_pool:])
                 for n in RANDOM:
                     found[f"{n} random"][name].append(accuracy(pool.at(slice(n)), others))
-                chosen = chosen_rows(pool, max(CHOSEN))
+                chosen = chosen_rows(pool, max(CHOSEN), isinstance(load(name).question, Score))
                 for n in CHOSEN:
                     found[f"{n} chosen"][name].append(accuracy(pool.at(chosen[:n]), others))
     worst = min(

@@ -14,7 +14,7 @@ import numpy as np
 from ..decisions.answers import name_of
 from ..decisions.examples import option_names
 from ..decisions.prompts import AskedQuestion
-from ..decisions.questions import MultiLabel
+from ..decisions.questions import MultiLabel, Score
 from ..evidence.scoring import ScoringRule
 from ..learning.labelling import (
     MIN_READ,
@@ -146,7 +146,8 @@ class _Loop:
         self._names, self._options = list(options), list(options.values())
         self._instructions = [question.instructions for question in questions]
         self._labellings = [
-            Labelling(len(each), arguments.risk, arguments.confidence) for each in self._options
+            Labelling(len(each), arguments.risk, arguments.confidence, isinstance(question, Score))
+            for each, question in zip(self._options, questions, strict=True)
         ]
         self._risk = arguments.risk
         self._numbers: list[int] = []

@@ -6,8 +6,9 @@ the unlabelled rows, however the chosen rows were selected.
 
 The first chosen rows are typical of the model's answers: for each answer in turn, a row that is
 close to the mean of all rows with this answer, and unlike the earlier chosen rows. This ends when
-two rows of each option have a label, or twice as many rows as there are options. From then on, the
-unlabelled row with the highest value of this product is chosen:
+two rows of each option have a label, or twice as many rows as there are options. For a score,
+the first :data:`N_FIRST_OF_SCORE` ones are drawn at random. From then on, the unlabelled row with
+the highest value of this product is chosen:
 
 .. math:: (1 - (p_1 - p_2)) (1 - \max_l \cos(x, x_l)) \sum_i \max(0, \cos(x, x_i))
 
@@ -61,6 +62,10 @@ MIN_READ = 20
 
 MIN_RANDOM = 10
 """How many random rows are labelled before the screen says how many a certificate needs."""
+
+N_FIRST_OF_SCORE = 10
+"""How many of the first chosen rows of a score are drawn at random. The model's own levels are
+often wrong, and then typical rows of a level are not."""
 
 AT_ONCE = 4
 """How many rows are read together."""
@@ -230,6 +235,8 @@ class Labelling:
     n_options : int
     risk, confidence : float
         Those of the certificate.
+    is_score : bool
+        Whether the options are the levels of a score.
 
     Attributes
     ----------
@@ -237,8 +244,14 @@ class Labelling:
         The numbers of random rows with a certificate.
     """
 
-    def __init__(self, n_options: int, risk: float = 0.05, confidence: float = 0.9) -> None:
-        self._n_options = n_options
+    def __init__(
+        self,
+        n_options: int,
+        risk: float = 0.05,
+        confidence: float = 0.9,
+        is_score: bool = False,
+    ) -> None:
+        self._n_options, self._is_score = n_options, is_score
         self._risk, self._confidence = risk, confidence
         self.looks = looks(risk, confidence)
         self._certificates: dict[int, CertifiedThreshold] = {}  # by the number of random rows
@@ -360,6 +373,8 @@ class Labelling:
         chosen = {row: each for row, (each, kind) in self._labels.items() if kind == "chosen"}
         similar = (x[free] @ x.T).clip(min=0.0)
         unlike = 1 - similar[:, list(chosen)].max(axis=1, initial=0.0)
+        if self._is_score and len(chosen) < N_FIRST_OF_SCORE:
+            return int(free[-1])  # the rows are in random order
         counts = np.bincount(
             [each for each in chosen.values() if each != NO_OPTION], minlength=self._n_options
         )

@@ -15,7 +15,7 @@ import numpy as np
 from ..decisions.answers import name_of
 from ..decisions.examples import option_names
 from ..decisions.fingerprint import fingerprint_of
-from ..decisions.questions import MultiLabel, text_of
+from ..decisions.questions import MultiLabel, Score, text_of
 from ..decisions.wire import question_to
 from ..errors import ElizaError, InvalidArgumentError
 from ..evidence.auto_prompts import settings_of_prompts
@@ -309,7 +309,9 @@ class TableLabels:
         (self._options,) = learner.options.values()
         self._rows = rows
         self._lock = threading.Lock()
-        self._labelling = Labelling(len(self._options), RISK)
+        (question,) = learner.questions
+        is_score = isinstance(question, Score)
+        self._labelling = Labelling(len(self._options), RISK, is_score=is_score)
         self._places: dict[int, int] = {}  # by the number of the row, in the order of reading
         # The rows that have a label come first.
         self._known = {each.row: each for each in learner.file.labels if each.row is not None}
@@ -318,7 +320,6 @@ class TableLabels:
         version = learner.version.calibration
         prompts = dict(version.prompt_arguments()) if model.session.kind == "decoder" else {}
         texts = [rows[number] for number in self._order]
-        (question,) = learner.questions
         self._read = read_rows(model, question, texts, prompts, version.scoring)
 
     def next(self) -> dict[str, Any]:

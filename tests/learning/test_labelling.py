@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eliza_ffi.decisions.probabilities import log_softmax
-from eliza_ffi.learning.labelling import NO_OPTION, Labelling, interval
+from eliza_ffi.learning.labelling import N_FIRST_OF_SCORE, NO_OPTION, Labelling, interval
 from eliza_ffi.learning.thresholds import certify, looks
 
 N_OPTIONS = 3
@@ -65,6 +65,20 @@ def test_the_first_chosen_rows_are_typical_of_each_answer() -> None:
     chosen = [row for row, kind in offered if kind == "chosen"]
     assert np.bincount(right[chosen]).tolist() == [2, 2, 2]
     assert min(chosen) > 2
+
+
+def test_the_first_chosen_rows_of_a_score_are_the_last_ones_of_a_random_order() -> None:
+    rng = np.random.default_rng(1)
+    labelling = Labelling(3, is_score=True)
+    for _ in range(40):
+        labelling.add_row(rng.normal(size=4).astype(np.float32), np.log(rng.dirichlet(np.ones(3))))
+    chosen = []
+    while len(chosen) < N_FIRST_OF_SCORE + 1:
+        found = labelling.next()
+        assert found is not None
+        labelling.label(found.row, found.row % 3, found.kind)
+        chosen += [found.row] if found.kind == "chosen" else []
+    assert chosen[:-1] == list(range(39, 39 - N_FIRST_OF_SCORE, -1))
 
 
 def test_later_chosen_rows_are_uncertain_and_unlike_those_before() -> None:
