@@ -283,13 +283,13 @@ TEST(Endings, OfADecisionCanBeCancelledAtAnyMoment) {
         Decide made{random_questions(random, 1, 1, 300).front().leaves.front(), {}, {}, asked.endings};
         while (made.tokens.size() < 600) made.tokens.push_back(300 + static_cast<int32_t>(random() % 40));
         made.legal.resize(2);
+        made.prepare();
         std::thread canceller([&] {
             std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
             EXPECT_EQ(eliza_inference_cancel_decide(context.get(), &made.request), 0);
         });
-        made.request.size = sizeof made.request;
         if (pause_us == 0) canceller.join();
-        const int32_t status = made.call(context);
+        const int32_t status = eliza_inference_decide(context.get(), &made.request, made.error.out());
         if (canceller.joinable()) canceller.join();
         EXPECT_TRUE(status == 2 || status == ELIZA_ERR_CANCELLED) << made.error.text();
         ++(status == 2 ? n_answered : n_cancelled);

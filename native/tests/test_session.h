@@ -103,7 +103,7 @@ struct Decide {
     eliza_decide_t request{};
     ErrorText error{};
 
-    int32_t call(const ContextHandle & context) {
+    void prepare() {
         request.size = sizeof request;
         request.tokens = tokens.data();
         request.n_tokens = tokens.size();
@@ -121,6 +121,10 @@ struct Decide {
         request.joint_out = joint.empty() ? nullptr : joint.data();
         request.option_mass_out = option_mass.empty() ? nullptr : option_mass.data();
         request.cap = std::max(legal.size(), joint.size());
+    }
+
+    int32_t call(const ContextHandle & context) {
+        prepare();
         return eliza_inference_decide(context.get(), &request, error.out());
     }
 };

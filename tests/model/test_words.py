@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -85,7 +85,10 @@ def words_of(hint: Any) -> set[str]:
         return {hint} if "Literal['" in hint else set()
     if get_origin(hint) is Literal:
         return {each for each in get_args(hint) if isinstance(each, str)}
-    return set().union(*map(words_of, get_args(hint)))
+    arguments = get_args(hint)
+    if get_origin(hint) is Mapping:
+        arguments = arguments[1:]  # a misspelt key is a missing one
+    return set().union(*map(words_of, arguments))
 
 
 def public_parameters() -> Iterator[tuple[str, Any]]:

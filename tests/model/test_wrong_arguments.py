@@ -147,7 +147,6 @@ LEFT_OUT = {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
         *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled"),
         *("evidence.QuestionCalibration.sets_of", "elizaos.FfiStreamingRunner"),
-        "evidence.Cascade.read_many",
         *("elizaos.FfiStreamingGenerateArgs.of", "elizaos.FfiStreamingResult.of"),
         *("elizaos.Parameter.placed", "session.AsyncTextStream", "session.TextStream"),
         "structured.TokenTexts.of",
