@@ -49,7 +49,7 @@ def test_the_commands_run_in_order(
     header = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.startswith("row,id,body,input_team,input_urgent,team,team_probability,")
     exec(blocks("python")[0], {})
-    assert capsys.readouterr().out == blocks("text")[1]
+    assert capsys.readouterr().out == blocks("text")[0]
 
 
 def test_commands_that_need_other_files_parse() -> None:
