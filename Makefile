@@ -7,7 +7,7 @@
 #   PYTHON=...     create the virtual environment with this Python
 #   ELIZA_INSTALL_PACKAGES=0  print the names of missing packages instead of installing them
 #
-# docs/guides/gpus.md describes the variables of the other backends.
+# docs/contribute/build.md describes the variables of the other backends.
 
 PYTHON     ?= python3
 JOBS       ?= $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
