@@ -46,7 +46,6 @@ from .cffi_values import (
     CallbackState,
     CffiStream,
     c_string,
-    config_struct,
     progress_callback,
     token_array,
     token_callback,
@@ -737,7 +736,7 @@ class CffiBinding:
         struct = self._ffi.new("eliza_decide_t *")
         struct.size = self._ffi.sizeof("eliza_decide_t")
         struct.tokens, struct.n_tokens = ids = self._ids(tokens)
-        struct.config, _ = owned = config_struct(self._with_cache_types(config))
+        struct.config, _ = owned = self._dialect.config(self._with_cache_types(config), 0)
         scored = _Endings(self, endings, full, allowed_probability)
         struct.endings, struct.n_endings, struct.cap = scored.structs, len(scored.structs), scored.n
         struct.legal_out, struct.joint_out, struct.option_mass_out = scored.outputs
@@ -1155,8 +1154,8 @@ class _Endings:
         full: bool,
         allowed_probability: bool,
     ) -> None:
-        check_flag("full", full)
-        check_flag("allowed_probability", allowed_probability)
+        full = check_flag("full", full)
+        allowed_probability = check_flag("allowed_probability", allowed_probability)
         pairs = tuple(check_several("endings", endings, ENDINGS))
         ffi = binding._ffi
         self.structs = ffi.new("eliza_ending_t[]", len(pairs))

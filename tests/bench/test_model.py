@@ -84,10 +84,10 @@ def test_a_trie_skips_vocabulary_and_a_grammar_does_not(
 
 def test_streams_are_measured_without_llama_server(library: Library) -> None:
     effort = StreamEffort(tokens=4, rounds=1, choice_rounds=1, least_choices=2)
-    cell = measure_cell("trained 2k", default_model_path(), 4, effort, None)
+    cell = measure_cell("trained 2k", default_model_path(), 16, effort, None)
     for part, rate in (("writing", "tokens_per_second"), ("choosing", "choices_per_second")):
         low, middle, high = cell[part][OURS][rate]
         assert 0.0 < low <= middle <= high
         assert cell[part][OURS]["times_theirs"] == (1.0, 1.0, 1.0)
     facts = json.loads((Path(__file__).parents[2] / "bench/results/streams.json").read_text())
-    assert "| trained 2k | 4 |" in markdown({**facts, "cells": [cell]})
+    assert "| trained 2k | 16 |" in markdown({**facts, "cells": [cell]})

@@ -21,7 +21,8 @@ PRINTED = {
 
 
 def test_every_example_has_a_test() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PRINTED)
+    elsewhere = {"xgrammar_masks.py"}  # tests/structured/test_xgrammar.py
+    assert {path.name for path in EXAMPLES.glob("*.py")} == PRINTED.keys() | elsewhere
 
 
 @pytest.mark.parametrize("name", PRINTED)

@@ -100,13 +100,13 @@ def test_the_prior_uses_the_slot_and_the_cache_of_the_decisions(
     questions = as_questions(TEAM)
     fitted = fit_input_prior(plain_model, questions, INPUTS, {"cache": cache})
     configs = []
-    open_stream = plain_model.binding.open
+    decision = plain_model.binding.decision
 
-    def recorded(ctx: Any, config: StreamConfig) -> Any:
+    def recorded(config: StreamConfig, *arguments: Any, **more: Any) -> Any:
         configs.append(config)
-        return open_stream(ctx, config)
+        return decision(config, *arguments, **more)
 
-    monkeypatch.setattr(plain_model.binding, "open", recorded)
+    monkeypatch.setattr(plain_model.binding, "decision", recorded)
     if method == "decide":
         plain_model.decide(INPUTS[0], TEAM, calibration=fitted, cache=cache)
     elif method == "decide_many":

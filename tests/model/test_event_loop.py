@@ -116,7 +116,7 @@ HEAVY: list[tuple[Any, str]] = [
     (LabelSet, "__init__"),
     (DecisionPlan, "__init__"),
     (QuestionPlan, "about"),
-    (Guidance, "json_schema"),
+    (Guidance, "schema_text"),
     (Guidance, "lark"),
     (Session, "call_format"),
     (Session, "describe"),
@@ -128,7 +128,7 @@ HEAVY: list[tuple[Any, str]] = [
     (tool_calls, "call_grammar"),
     (tool_calls, "parse_call"),
     (shape_module, "_schema_of_class"),
-    (shape_module, "_of_schema"),
+    (shape_module, "checked_schema"),
     (shape_module, "schema_validator"),
 ]
 """Slow Python functions."""

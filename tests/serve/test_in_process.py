@@ -338,11 +338,11 @@ def test_requests_are_answered_while_a_schema_is_compiled(
     begun, go_on = threading.Event(), threading.Event()
     compiled = Guidance._compiled
 
-    def slow(self: Guidance, kind: str, grammar: str, *more: Any) -> Any:
-        if "slow" in grammar:
+    def slow(self: Guidance, constraint: Any) -> Any:
+        if "slow" in constraint.grammar:
             begun.set()
             assert go_on.wait(60)
-        return compiled(self, kind, grammar, *more)
+        return compiled(self, constraint)
 
     monkeypatch.setattr(Guidance, "_compiled", slow)
     chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4}
