@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from typing_extensions import Unpack
 
+__all__ = ["register"]
+
 TEXT = "text"
 
 SQL_TYPES = {
