@@ -9,12 +9,15 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from full_precision import write_in_full_precision
 
 from eliza_ffi import InvalidArgumentError
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.duckdb import register
 from eliza_ffi.evidence import Calibration
 from eliza_ffi.learning import calibrate
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.tables import OutputColumns, RowDecider, TableRow
 
@@ -27,6 +30,16 @@ QUESTIONS = (
     Score("How angry?", ["calm", "furious"], "anger"),
     MultiLabel("Is it about this?", ["money", "parcels"], "topics"),
 )
+
+
+@pytest.fixture(scope="module")
+def tiny_model(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """Return the embedded model in full precision: other rows of a pass hardly change rounding."""
+    file = tmp_path_factory.mktemp("model") / "f32.gguf"
+    path = write_in_full_precision(Path(default_model_path()), file)
+    options = {"cache_type_k": "f32", "cache_type_v": "f32"}
+    with Model(path, library=library, n_threads=1, options=options) as model:
+        yield model
 
 
 @pytest.fixture
@@ -62,10 +75,10 @@ def test_decide_all_has_the_columns_of_a_table(tiny_model: Model, connection: An
         assert list(row) == list(expected)
         for name, value in expected.items():
             if name.endswith("_probabilities"):
-                assert json.loads(row[name]) == pytest.approx(value, abs=1e-6)
+                assert json.loads(row[name]) == pytest.approx(value, abs=1e-4)
             else:
                 assert row[name] == (
-                    pytest.approx(value, abs=1e-6) if isinstance(value, float) else value
+                    pytest.approx(value, abs=1e-4) if isinstance(value, float) else value
                 )
     unnested = connection.execute("SELECT unnest(decide_all(body)) FROM mails")
     assert [each[0] for each in unnested.description] == list(found[0])
@@ -83,7 +96,7 @@ def test_decide_answers_one_question_by_name_or_as_json(tiny_model: Model, conne
         elif isinstance(question, MultiLabel):
             assert list(map(json.loads, found)) == expected
         else:
-            assert [json.loads(each) for each in found] == pytest.approx(expected, abs=1e-6)
+            assert [json.loads(each) for each in found] == pytest.approx(expected, abs=1e-4)
     asked = {"type": "noul", "instructions": "It is urgent."}
     same = column(connection, f"decide(body, '{json.dumps(asked)}')")
     assert same == column(connection, "decide(body, 'urgent')")
