@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from effort import FEWEST_EXAMPLES, MAX_EXAMPLES, USUAL_EXAMPLES
+from full_precision import write_in_full_precision
 from hypothesis import settings
 from large_vocabularies import LARGE_VOCABULARIES
 from make_test_models import cached_model
@@ -114,6 +115,16 @@ def random_model_path() -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def tiny_model(library: Library) -> Iterator[Model]:
     with Model(default_model_path(), library=library, n_threads=1, seed=1) as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
+def exact_model(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """Return the embedded model in full precision: other rows of a pass hardly change rounding."""
+    file = tmp_path_factory.mktemp("exact") / "model.gguf"
+    path = write_in_full_precision(Path(default_model_path()), file)
+    options = {"cache_type_k": "f32", "cache_type_v": "f32"}
+    with Model(path, library=library, n_threads=1, options=options) as model:
         yield model
 
 

@@ -9,15 +9,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from full_precision import write_in_full_precision
 
 from eliza_ffi import InvalidArgumentError
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.duckdb import register
 from eliza_ffi.evidence import Calibration
 from eliza_ffi.learning import calibrate
-from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.tables import OutputColumns, RowDecider, TableRow
 
@@ -30,16 +27,6 @@ QUESTIONS = (
     Score("How angry?", ["calm", "furious"], "anger"),
     MultiLabel("Is it about this?", ["money", "parcels"], "topics"),
 )
-
-
-@pytest.fixture(scope="module")
-def tiny_model(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """Return the embedded model in full precision: other rows of a pass hardly change rounding."""
-    file = tmp_path_factory.mktemp("model") / "f32.gguf"
-    path = write_in_full_precision(Path(default_model_path()), file)
-    options = {"cache_type_k": "f32", "cache_type_v": "f32"}
-    with Model(path, library=library, n_threads=1, options=options) as model:
-        yield model
 
 
 @pytest.fixture
@@ -63,14 +50,14 @@ def cells(model: Model, text: str, questions: Any, **settings: Any) -> dict[str,
     return columns.cells(row, decided.decision, decided.error)
 
 
-def test_decide_all_has_the_columns_of_a_table(tiny_model: Model, connection: Any) -> None:
-    register(connection, tiny_model, QUESTIONS)
+def test_decide_all_has_the_columns_of_a_table(exact_model: Model, connection: Any) -> None:
+    register(connection, exact_model, QUESTIONS)
     found = column(connection, "decide_all(body)")
     for text, row in zip(TEXTS, found, strict=True):
         if text is None or not text.strip():
             assert row is None
             continue
-        expected = cells(tiny_model, text, QUESTIONS)
+        expected = cells(exact_model, text, QUESTIONS)
         del expected["row"]
         assert list(row) == list(expected)
         for name, value in expected.items():
@@ -84,12 +71,14 @@ def test_decide_all_has_the_columns_of_a_table(tiny_model: Model, connection: An
     assert [each[0] for each in unnested.description] == list(found[0])
 
 
-def test_decide_answers_one_question_by_name_or_as_json(tiny_model: Model, connection: Any) -> None:
-    register(connection, tiny_model, QUESTIONS)
+def test_decide_answers_one_question_by_name_or_as_json(
+    exact_model: Model, connection: Any
+) -> None:
+    register(connection, exact_model, QUESTIONS)
     given = [text for text in TEXTS if text is not None and text.strip()]
     for question in QUESTIONS:
         assert question.name is not None
-        expected = [cells(tiny_model, text, [question])[question.name] for text in given]
+        expected = [cells(exact_model, text, [question])[question.name] for text in given]
         found = [each for each in column(connection, f"decide(body, '{question.name}')") if each]
         if isinstance(question, Choice):
             assert found == expected
@@ -105,10 +94,10 @@ def test_decide_answers_one_question_by_name_or_as_json(tiny_model: Model, conne
     assert column(connection, mixed) == [team[0], None, *same[2:]]
 
 
-def test_each_text_is_decided_once(tiny_model: Model, connection: Any) -> None:
+def test_each_text_is_decided_once(exact_model: Model, connection: Any) -> None:
     connection.execute("DELETE FROM mails")
     connection.execute("INSERT INTO mails SELECT i, 'mail ' || i % 7 FROM range(5000) r(i)")
-    register(connection, tiny_model, QUESTIONS[:1])
+    register(connection, exact_model, QUESTIONS[:1])
     given: list[str] = []
     real = RowDecider.decide_rows
 
@@ -122,25 +111,25 @@ def test_each_text_is_decided_once(tiny_model: Model, connection: Any) -> None:
         assert sorted(given) == [f"mail {i}" for i in range(7)]
         assert column(connection, "decide_all(body).team") == first
         assert len(given) == 7
-        register(connection, tiny_model, QUESTIONS[:1], cached_texts=3)
+        register(connection, exact_model, QUESTIONS[:1], cached_texts=3)
         assert column(connection, "decide_all(body).team") == first
         n = len(given)
         assert column(connection, "decide_all(body).team") == first
         assert len(given) > n  # not all were kept
 
 
-def test_a_parquet_file_is_asked(tiny_model: Model, connection: Any, tmp_path: Path) -> None:
+def test_a_parquet_file_is_asked(exact_model: Model, connection: Any, tmp_path: Path) -> None:
     file = tmp_path / "mails.parquet"
     connection.execute(f"COPY mails TO '{file}'")
-    register(connection, tiny_model, QUESTIONS[:1])
+    register(connection, exact_model, QUESTIONS[:1])
     found = connection.execute(f"SELECT decide(body, 'team') FROM '{file}' ORDER BY id").fetchall()
     assert [each[0] for each in found] == column(connection, "decide(body, 'team')")
 
 
 def test_abstentions_are_null_and_too_long_texts_have_an_error(
-    tiny_model: Model, connection: Any, caplog: pytest.LogCaptureFixture
+    exact_model: Model, connection: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    register(connection, tiny_model, QUESTIONS[:1], min_probability=1.0)
+    register(connection, exact_model, QUESTIONS[:1], min_probability=1.0)
     assert column(connection, "decide(body, 'team')") == [None] * len(TEXTS)
     assert column(connection, "decide_all(body).review")[0] is True
     long = f"decide_all('{'word ' * 20_000}')"
@@ -149,11 +138,11 @@ def test_abstentions_are_null_and_too_long_texts_have_an_error(
     assert "no answer for the text 'word word" in caplog.text
 
 
-def test_a_calibration_is_applied(tiny_model: Model, connection: Any) -> None:
+def test_a_calibration_is_applied(exact_model: Model, connection: Any) -> None:
     examples = [(f"{TEXTS[i % 2]} {i}", QUESTIONS[0].values[1 - i % 2]) for i in range(12)]
-    fitted = calibrate(tiny_model, QUESTIONS[:1], examples, method="frequencies")
+    fitted = calibrate(exact_model, QUESTIONS[:1], examples, method="frequencies")
     assert isinstance(fitted, Calibration)
-    register(connection, tiny_model, QUESTIONS[:1], calibration=fitted)
+    register(connection, exact_model, QUESTIONS[:1], calibration=fitted)
     assert column(connection, "decide_all(body).team_probability")[0] == pytest.approx(0.5)
     assert column(connection, "decide(body, 'team')")[0] == "billing"
     with pytest.raises(duckdb.InvalidInputException, match="cannot be combined with a calibration"):
@@ -175,20 +164,20 @@ def test_a_calibration_is_applied(tiny_model: Model, connection: Any) -> None:
     ],
 )
 def test_wrong_questions_end_the_query(
-    tiny_model: Model, connection: Any, expression: str, message: str
+    exact_model: Model, connection: Any, expression: str, message: str
 ) -> None:
-    register(connection, tiny_model)
+    register(connection, exact_model)
     with pytest.raises(duckdb.InvalidInputException, match=message):
         column(connection, expression)
 
 
-def test_wrong_settings_are_named(tiny_model: Model, connection: Any) -> None:
+def test_wrong_settings_are_named(exact_model: Model, connection: Any) -> None:
     with pytest.raises(TypeError, match="min_probabilty"):
-        register(connection, tiny_model, QUESTIONS, min_probabilty=0.5)  # type: ignore[call-arg]
+        register(connection, exact_model, QUESTIONS, min_probabilty=0.5)  # type: ignore[call-arg]
     with pytest.raises(InvalidArgumentError, match="cached_texts"):
-        register(connection, tiny_model, QUESTIONS, cached_texts=-1)
+        register(connection, exact_model, QUESTIONS, cached_texts=-1)
     with pytest.raises(InvalidArgumentError, match="needs several inputs"):
-        register(connection, tiny_model, QUESTIONS, prior="inputs")
+        register(connection, exact_model, QUESTIONS, prior="inputs")
     same = [Predicate("x", "team"), Predicate("y", "team_probability")]
     with pytest.raises(InvalidArgumentError, match="rename a question"):
-        register(connection, tiny_model, same)
+        register(connection, exact_model, same)

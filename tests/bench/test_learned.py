@@ -37,16 +37,16 @@ DATA = DataSet("things", QUESTION, tuple(ROWS[:62]), tuple(ROWS[62:]))
 
 @pytest.fixture
 def subject(
-    tiny_model: Model, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exact_model: Model, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Subject:
     encoder = tmp_path / "encoder.gguf"
     write_bert(encoder)
 
     def open_both(_: Subject, stack: ExitStack) -> Model:
-        return stack.enter_context(Model(tiny_model.path, library=library, encoder=encoder))
+        return stack.enter_context(Model(exact_model.path, library=library, encoder=encoder))
 
     monkeypatch.setattr(learned, "open_both", open_both)
-    return Subject(Path(tiny_model.path), tiny_model, DATA, DATA.test, 1, {})
+    return Subject(Path(exact_model.path), exact_model, DATA, DATA.test, 1, {})
 
 
 @pytest.mark.parametrize(
