@@ -15,6 +15,7 @@ from hypothesis import settings
 from large_vocabularies import LARGE_VOCABULARIES
 from make_test_models import cached_model
 from native_chain import NativeChain
+from tiny_files import write_bert
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import LibraryNotFoundError
@@ -126,6 +127,14 @@ def exact_model(library: Library, tmp_path_factory: pytest.TempPathFactory) -> I
     options = {"cache_type_k": "f32", "cache_type_v": "f32"}
     with Model(path, library=library, n_threads=1, options=options) as model:
         yield model
+
+
+@pytest.fixture(scope="session")
+def encoder_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of an embedding model: a BERT with random weights."""
+    path = tmp_path_factory.mktemp("encoder") / "encoder.gguf"
+    write_bert(path)
+    return path
 
 
 @pytest.fixture(scope="session")

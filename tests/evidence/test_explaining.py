@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_files import write_bert
 from write_decision_models import cached_decision_model
 
 from eliza_ffi import AsyncModel, CacheOptions, Model
@@ -103,13 +102,6 @@ def test_a_calibration_is_applied_without_each_passage(plain_model: Model) -> No
         assert each.probability == pytest.approx(
             rest["team"].probabilities[found["team"].choice], abs=1e-4
         )
-
-
-@pytest.fixture(scope="module")
-def encoder_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("encoder") / "encoder.gguf"
-    write_bert(path)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from full_precision import write_in_full_precision
 
 from eliza_ffi import InvalidArgumentError, Model, cli
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import Choice, Decision, Predicate, as_questions, question_to
 from eliza_ffi.decisions.answers import ChoiceAnswer
-from eliza_ffi.library.loading import Library
 
 WORDS = (
     ["red", "blue", "green", "small", "large", "old", "new", "warm", "cold", "soft"],
@@ -28,12 +24,8 @@ INPUT = "I need something to sit on."
 
 
 @pytest.fixture(scope="module")
-def model(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """Return the embedded model in full precision, in which all ways to decode round alike."""
-    file = tmp_path_factory.mktemp("model") / "f32.gguf"
-    path = write_in_full_precision(Path(default_model_path()), file)
-    with Model(path, library=library, n_threads=1) as model:
-        yield model
+def model(exact_model: Model) -> Model:
+    return exact_model
 
 
 def answer_in(decision: Decision) -> ChoiceAnswer:

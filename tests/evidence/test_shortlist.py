@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from sentence_encoder import SentenceEncoder
 from similarity import similarities
-from tiny_files import write_bert
 from write_decision_models import cached_decision_model
 
 from eliza_ffi import CacheOptions, Model
@@ -26,13 +25,6 @@ CLOSE = 2e-5
 TEXT = "The truck with the parcel came at night."
 TAGS = [f"{first}{last}" for first in ("Ash", "Oak", "Elm", "Fir") for last in range(100)]
 QUESTION = MultiLabel("Is the town named?", TAGS, "towns", shortlist=4)
-
-
-@pytest.fixture(scope="module")
-def encoder_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("encoder") / "encoder.gguf"
-    write_bert(path)
-    return path
 
 
 @pytest.fixture(scope="module")

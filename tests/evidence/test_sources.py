@@ -42,13 +42,6 @@ WORDS = {"money": "bill invoice pay refund", "way": "parcel truck ship courier"}
 
 
 @pytest.fixture(scope="module")
-def encoder_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("encoder") / "encoder.gguf"
-    write_bert(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def encoder(encoder_file: Path, library: Library) -> Iterator[Model]:
     with Model(encoder_file, library=library) as model:
         yield model

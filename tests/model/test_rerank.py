@@ -35,13 +35,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def encoder_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("encoder") / "encoder.gguf"
-    write_bert(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def model(path: Path, library: Library) -> Iterator[Model]:
     with Model(path, library=library) as model:
         yield model
@@ -153,11 +146,11 @@ def test_wrong_arguments_of_rerank_are_named(
         model.rerank(**{"query": QUERY, "documents": ["a"], **arguments})
 
 
-def test_only_a_reranker_reranks(tiny_model: Model, encoder_path: Path, library: Library) -> None:
+def test_only_a_reranker_reranks(tiny_model: Model, encoder_file: Path, library: Library) -> None:
     with pytest.raises(NotSupportedError, match="is not a reranker: it generates text"):
         tiny_model.rerank(QUERY, DOCUMENTS)
     with (
-        Model(encoder_path, library=library) as encoder,
+        Model(encoder_file, library=library) as encoder,
         pytest.raises(NotSupportedError, match=r"not a reranker: .* computes embeddings \(embed\)"),
     ):
         encoder.rerank(QUERY, DOCUMENTS)
@@ -191,12 +184,12 @@ GENERATING: dict[str, Callable[[Model], Any]] = {
 
 @pytest.mark.parametrize("name", GENERATING)
 def test_errors_about_generating_name_what_the_model_can_do(
-    model: Model, encoder_path: Path, library: Library, name: str
+    model: Model, encoder_file: Path, library: Library, name: str
 ) -> None:
     with pytest.raises(NotSupportedError, match=r"cannot generate text: .*relevance .*\(rerank\)"):
         GENERATING[name](model)
     with (
-        Model(encoder_path, library=library) as encoder,
+        Model(encoder_file, library=library) as encoder,
         pytest.raises(NotSupportedError, match=r"cannot generate text: .*embeddings \(embed\)"),
     ):
         GENERATING[name](encoder)
