@@ -71,9 +71,8 @@ Pooling Embedder::own_pooling() const {
 
 // Ensures that context_ is empty, has room for a pass or a text of n_tokens tokens and uses this pooling.
 void Embedder::make_context(Pooling pooling, size_t n_tokens) {
-    // As llama.cpp rounds n_ctx: the context of a text must take another of this length in one pass, too.
-    constexpr size_t step = 256;
-    const size_t room = (std::max(n_tokens, std::min(kept_room, most_tokens())) + step - 1) / step * step;
+    // Rounded, because the context of a text must also take any other text of llama_n_ctx() tokens in one pass.
+    const size_t room = rounded_n_ctx(static_cast<uint32_t>(std::max(n_tokens, std::min(kept_room, most_tokens()))));
     const size_t has = context_ != nullptr && pooling_ == pooling ? llama_n_ctx(context_.get()) : 0;
     if (has >= room && (has <= kept_room || room > kept_room)) {
         if (llama_memory_t memory = llama_get_memory(context_.get())) {

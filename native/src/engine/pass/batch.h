@@ -7,6 +7,10 @@
 
 namespace eliza {
 
+// llama.cpp rounds the context length up to a multiple of this. No context has more sequences than this.
+constexpr uint32_t n_ctx_step = 256;
+constexpr uint32_t rounded_n_ctx(uint32_t n) { return (n + n_ctx_step - 1) / n_ctx_step * n_ctx_step; }
+
 // The tokens of one forward pass, in the format of llama.cpp.
 class Batch {
 public:

@@ -14,8 +14,6 @@ namespace eliza {
 namespace {
 
 constexpr int32_t default_n_ctx = 8192;
-// llama.cpp rounds the context length up to a multiple of this value. No context has more sequences than this.
-constexpr uint32_t n_ctx_step = 256;
 
 // With flash_attn=auto, a model on the CPU does not use flash attention if a cache stores 32-bit floats, because
 // llama.cpp would convert all cells to half precision in each pass.
@@ -72,7 +70,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     llama_context_params params = llama_context_default_params();
     const auto n_ctx = static_cast<uint32_t>(
         options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
-    params.n_ctx = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
+    params.n_ctx = rounded_n_ctx(n_ctx);
     params.n_seq_max = static_cast<uint32_t>(n_sequences);
     // llama.cpp aborts the process if a batch has no room for one token of each sequence.
     params.n_batch = std::max(std::min(static_cast<uint32_t>(options.n_batch), params.n_ctx), params.n_seq_max);
