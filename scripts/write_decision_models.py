@@ -65,6 +65,7 @@ DEFINITIONS = {
     "kev": Definition("deepseek-coder", BUCKETS, "qwen35", (*TURNS, "<|box_end|>")),
     "laya": Definition("bert-bge", BUCKETS, "modern-bert"),
     "lfm2-d1-omni": Definition("gpt-2", BUCKETS, "lfm2", (*TURNS, "<|mask|>")),
+    "clef": Definition("deepseek-coder", BUCKETS, "clef"),
 }
 """Models by type."""
 
@@ -78,19 +79,40 @@ SCORER = """
 1x64: cls.output+
 3x64: token_types
 """
-TENSORS = {
-    # A gated delta net, and attention with gates. The output is a query and a key.
-    "qwen35": """
+# A gated delta net, and attention with gates.
+HYBRID = """
 4: 0.ssm_a 0.ssm_dt.bias
 16: 0.ssm_norm 1.attn_q_norm 1.attn_k_norm
-64: output_norm cls.output.bias 01.attn_norm 01.post_attention_norm
+64: output_norm 01.attn_norm 01.post_attention_norm
 4x64: 0.ssm_alpha 0.ssm_beta
 32x64: 1.attn_k 1.attn_v
-64x64: cls.output 0.attn_gate 0.ssm_out 1.attn_output
+64x64: 0.attn_gate 0.ssm_out 1.attn_output
 64x128: 01.ffn_down
 128x4: 0.ssm_conv1d
 128x64: 0.attn_qkv 1.attn_q 01.ffn_gate 01.ffn_up
+"""
+# In block 0, options read the prompt. In block 1, questions read each other and the prompt.
+JOINT_HEAD = """
+3: decision.scales
+32: decision.option_summary_norm+ decision.field_norm+ decision.option_norm+
+32: d0.cross_attn_norm_kv+ d1.attn_norm+ d01.cross_attn_norm+ d01.ffn_norm+
+64: decision.hidden_norm+
+1x32: decision.scorer_out+
+3x32: token_types
+32x32: d1.attn_q+ d1.attn_k+ d1.attn_v+ d1.attn_o+
+32x32: d01.cross_attn_q+ d01.cross_attn_k+ d01.cross_attn_v+ d01.cross_attn_o+
+32x64: decision.proj_memory decision.proj_question decision.proj_option_question
+32x64: decision.proj_global decision.proj_option_context decision.proj_option_lexical d01.ffn_down+
+32x128: decision.scorer+
+64x32: d01.ffn_up+
+"""
+TENSORS = {
+    # The output is a query and a key.
+    "qwen35": f"""{HYBRID}
+64: cls.output.bias
+64x64: cls.output
 """,
+    "clef": f"{HYBRID}{JOINT_HEAD}",
     # Two blocks of an encoder, and the scorer.
     "modern-bert": f"""{SCORER}
 64: token_embd_norm output_norm 01.attn_norm 01.ffn_norm
@@ -111,16 +133,21 @@ TENSORS = {
 192x64: 0.shortconv.in_proj
 """,
 }
-"""The tensors of each architecture by their size. Numbers in front of a name are those of blocks. A
-plus sign means that there is a bias, too."""
+"""The tensors of each architecture by their size. Numbers in front of a name are those of blocks; a
+d before them means blocks of the head. A plus sign means that there is a bias, too."""
 
 SCORING = {"block_count": 3, "decision.block_count": 1, "attention.causal": False}
+OF_HYBRID = {
+    **{"block_count": 2, "attention.head_count_kv": 2, "attention.key_length": 16},
+    **{"attention.value_length": 16, "full_attention_interval": 2},
+    **{"ssm.conv_kernel": 4, "ssm.inner_size": 64, "ssm.state_size": 16},
+    **{"ssm.time_step_rank": 4, "ssm.group_count": 2, "rope.dimension_sections": [4, 2, 2, 0]},
+}
 METADATA: dict[str, dict[str, Any]] = {
-    "qwen35": {
-        **{"block_count": 2, "attention.head_count_kv": 2, "embedding_length_out": 64},
-        **{"attention.key_length": 16, "attention.value_length": 16, "full_attention_interval": 2},
-        **{"ssm.conv_kernel": 4, "ssm.inner_size": 64, "ssm.state_size": 16},
-        **{"ssm.time_step_rank": 4, "ssm.group_count": 2, "rope.dimension_sections": [4, 2, 2, 0]},
+    "qwen35": {**OF_HYBRID, "embedding_length_out": 64},
+    "clef": {
+        **{**OF_HYBRID, "decision.block_count": 1, "decision.routing_block_count": 1},
+        "decision.head_count": 4,
     },
     "modern-bert": {
         **{"attention.head_count_kv": 4, "attention.sliding_window": 64},
@@ -203,8 +230,10 @@ def _write(file: Path, architecture: str, entries: dict[str, Entry]) -> None:
 def _full_names(name: str) -> list[str]:
     """Return the names in a file that a name in `TENSORS` stands for."""
     blocks, _, rest = name.rstrip("+").partition(".")
-    bases = [f"blk.{i}.{rest}" for i in blocks] if blocks.isdigit() else [name.rstrip("+")]
-    if name.endswith((".bias", "ssm_a")):
+    numbers = blocks.removeprefix("d")
+    begin = "dec." if blocks.startswith("d") else ""
+    bases = [f"{begin}blk.{i}.{rest}" for i in numbers] if numbers.isdigit() else [name.rstrip("+")]
+    if name.endswith((".bias", "ssm_a", "decision.scales")):
         return bases
     ends = [".weight", ".bias"] if name.endswith("+") else [".weight"]
     return [base + end for base in bases for end in ends]

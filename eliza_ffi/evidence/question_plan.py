@@ -18,6 +18,7 @@ import numpy as np
 
 from ..checks import wrong
 from ..decisions.models.decision_model import DecisionModel, QuestionPrompts
+from ..decisions.models.marked_prompts import JointPrompt
 from ..decisions.models.session_models import decision_model_of, label_tokens, systemone_questions
 from ..decisions.prompt_settings import PromptSettings
 from ..decisions.prompt_tokens import QuestionPrompt, QuestionTokens, tokens_of_prompts
@@ -360,10 +361,17 @@ class QuestionPlan:
         every = [prompt for question in asked for prompt in question.prompts]
         if model.marked is not None:
             prompts = [
-                ScoredPrompt(self._generation(list(each.tokens)), positions=each.read)
-                for each in every
+                ScoredPrompt(
+                    self._generation(list(each.tokens)),
+                    positions=each.read,
+                    roles=each.roles if isinstance(each, JointPrompt) else (),
+                )
+                for each in (every[:1] if model.is_joint else every)
             ]
-            return QuestionRequest(ScoreArgs(prompts), partial(_model_scores, asked))
+            n_reads = len(asked) if model.is_joint else 1
+            return QuestionRequest(
+                ScoreArgs(prompts), partial(_model_scores, asked, n_reads=n_reads)
+            )
         begin, rests = shared_beginning([list(each.tokens) for each in every])
         labels = [label_tokens(session, each.read) for each in every]
         prompt = ScoredPrompt(self._generation(begin), tuple(map(Ending, rests, labels)))
@@ -488,10 +496,14 @@ def _is_searched(question: AskedQuestion, settings: PromptSettings) -> bool:
 
 
 def _model_scores(
-    asked: Sequence[QuestionPrompts], result: ScoreResult
+    asked: Sequence[QuestionPrompts], result: ScoreResult, n_reads: int = 1
 ) -> tuple[QuestionScores, ...]:
-    """Return the scores of each question, averaged over its prompts, as a single order."""
-    values: Iterator[Any] = iter(result.hidden or [each.constrained for each in result.scores])
+    """Return the scores of each question, averaged over its prompts, as a single order.
+
+    With `n_reads`, so many questions read the rows of one prompt.
+    """
+    rows = result.hidden * n_reads
+    values: Iterator[Any] = iter(rows or [each.constrained for each in result.scores])
     masses = iter([each.allowed_probability for each in result.scores])
     scores = []
     for question in asked:

@@ -999,15 +999,22 @@ class CffiBinding:
         return len(raw), self._ffi.new("char *[]", alive), lengths, alive
 
     def token_embeddings(
-        self, ctx: Any, tokens: Tokens, positions: Sequence[int]
+        self, ctx: Any, tokens: Tokens, positions: Sequence[int], roles: Sequence[int] = ()
     ) -> NDArray[np.float32]:
         """Return llama.cpp's embeddings of single tokens, as rows that are not normalized.
 
         The tokens are at the `positions` in `tokens`, ascending. Decision models may return scores.
+        Those that read all questions at once need the role of each token, 0 to 4, and `positions`
+        are then numbers of options; eliza_inference.h explains both.
         """
-        ids, places = self._ids(tokens), self._ids(positions, "positions")
-        doing = f"read the embeddings of {places[1]} of {ids[1]} tokens"
-        return self._embeddings("token_embeddings", doing, ctx, (*ids, *places), places[1])
+        (ids, n), places = self._ids(tokens), self._ids(positions, "positions")
+        if roles and len(roles) != n:
+            raise InvalidArgumentError(
+                f"roles: expected one for each of {n} tokens, got {len(roles)}"
+            )
+        parts = self._ids(roles, "roles")[0] if roles else self._ffi.NULL
+        doing = f"read the embeddings of {places[1]} of {n} tokens"
+        return self._embeddings("token_embeddings", doing, ctx, (ids, parts, n, *places), places[1])
 
     def _embeddings(
         self, name: str, doing: str, ctx: Any, arguments: Sequence[Any], n: int = 1

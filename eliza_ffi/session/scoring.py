@@ -46,6 +46,9 @@ class ScoredPrompt:
     # The positions of the tokens whose embeddings to read, ascending. Such a prompt has no endings,
     # is read without the KV cache of its slot, and cannot be cancelled while it is read.
     positions: Sequence[int] = ()
+    # The role of each token for a model that reads all questions at once; see
+    # eliza_inference_token_embeddings. `positions` are then numbers of options.
+    roles: Sequence[int] = ()
 
     @property
     def n_tokens(self) -> int:
@@ -142,7 +145,9 @@ class Scoring:
         run, tokens = self._run, prompt.generation.prompt_tokens
         run.check()
         counts.forward_passes = -1
-        read = partial(self._binding.token_embeddings, run.model.ctx, tokens, prompt.positions)
+        read = partial(
+            self._binding.token_embeddings, run.model.ctx, tokens, prompt.positions, prompt.roles
+        )
         return run.call(read, len(tokens))
 
     def _decide(

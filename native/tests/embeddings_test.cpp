@@ -185,7 +185,7 @@ TEST_F(Embeddings, OfTokensAreThoseThatPoolingReads) {
     std::vector<float> room(positions.size() * 4096);
     int32_t size = 0;
     ErrorText error;
-    ASSERT_EQ(eliza_inference_token_embeddings(context.get(), tokens.data(), tokens.size(), positions.data(),
+    ASSERT_EQ(eliza_inference_token_embeddings(context.get(), tokens.data(), nullptr, tokens.size(), positions.data(),
                                                positions.size(), room.data(), room.size(), &size, error.out()),
               0)
         << error.text();
@@ -208,9 +208,10 @@ TEST_F(Embeddings, OfTokensNeedAscendingPositionsAndRoom) {
     const auto error_of = [&](std::vector<int32_t> positions, size_t cap) {
         int32_t size = 0;
         ErrorText error;
-        EXPECT_EQ(eliza_inference_token_embeddings(context.get(), tokens.data(), tokens.size(), positions.data(),
-                                                   positions.size(), room.data(), cap, &size, error.out()),
-                  ELIZA_ERR_INVALID_ARG);
+        EXPECT_EQ(
+            eliza_inference_token_embeddings(context.get(), tokens.data(), nullptr, tokens.size(), positions.data(),
+                                             positions.size(), room.data(), cap, &size, error.out()),
+            ELIZA_ERR_INVALID_ARG);
         EXPECT_EQ(size, llama_model_n_embd_out(load_model()->get()));
         EXPECT_EQ(room[0], 7.0f);
         return error.text();
@@ -221,6 +222,18 @@ TEST_F(Embeddings, OfTokensNeedAscendingPositionsAndRoom) {
               "positions[0]: expected 0 to " + last + ", got " + std::to_string(tokens.size()));
     EXPECT_EQ(error_of({}, room.size()), "positions: expected 1 to " + std::to_string(tokens.size()) + ", got 0");
     EXPECT_EQ(error_of({0}, 5).rfind("cap: expected room for 1 times ", 0), 0u);
+}
+
+TEST_F(Embeddings, OnlyModelsThatReadRolesTakeThem) {
+    const std::vector<int32_t> tokens = tokenize(context, "the cat", true);
+    const std::vector<int32_t> roles(tokens.size(), 0), positions = {0};
+    std::vector<float> room(4096);
+    int32_t size = 0;
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_token_embeddings(context.get(), tokens.data(), roles.data(), tokens.size(),
+                                               positions.data(), 1, room.data(), room.size(), &size, error.out()),
+              ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text().rfind("roles: expected NULL, because models of the architecture ", 0), 0u) << error.text();
 }
 
 TEST_F(Embeddings, TheScoreOfATokenIsItsProbability) {

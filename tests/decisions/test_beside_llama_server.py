@@ -40,7 +40,7 @@ def asked(type: str, instructions: Any, criteria: Any) -> dict[str, Any]:
 
 
 SO: Any = {"true": "they want money back", "false": {"why": "none", "at": 2}}
-TEAMS: Any = {"sales": "offers", "billing": None, "it": {"b": 1, "a": "Größe"}}
+TEAMS: Any = {"sales": "offers <<clef:option>>", "billing": None, "it": {"b": 1, "a": "Größe"}}
 DAYS = {f"day {i}": None for i in range(8)}
 NUMBERS = {f"number {i}": None if i % 3 else f"that is {i}" for i in range(40)}
 TIMES = ["can wait", "this week", "today", {"now": True}]
@@ -66,7 +66,10 @@ STATES: list[Any] = [
     {"ticket": "charged twice", "n": -3, "amounts": [19.5, 0.25], "a": {"z": None, "b": True}},
     [
         {"role": "user", "content": 'it is broken, "again"'},
-        {"role": "assistant", "content": [{"type": "text", "text": "sorry <b> {{ x }} {% y %}"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "sorry <b> {{ x }} {% y %} <<clef:sep>>"}],
+        },
     ],
     {},
 ]
@@ -108,6 +111,7 @@ class Pair:
 
 
 MARKED = [type for type in DEFINITIONS if TYPES[type].labels == "marks"]
+CUTTING = [type for type in MARKED if not TYPES[type].is_joint]
 
 
 @pytest.fixture(scope="module", params=tuple(DEFINITIONS))
@@ -135,7 +139,9 @@ def test_probabilities_match_llama_server(pair: Pair, state: Any) -> None:
 
 
 @pytest.mark.parametrize("state", CUT_STATES, ids=["text", "object"])
-@pytest.mark.parametrize("pair", MARKED, indirect=True)
+@pytest.mark.parametrize(
+    "pair", [type for type in MARKED if not TYPES[type].is_joint], indirect=True
+)
 def test_prompts_are_cut_and_escaped_as_by_llama_server(pair: Pair, state: Any) -> None:
     check(pair, state, CUT)
 
@@ -147,15 +153,18 @@ def check(pair: Pair, state: Any, given_questions: Asked) -> None:
     questions = [SystemoneQuestion.read(given, id) for id, given in given_questions.items()]
     all_asked = decision_model.ask(questions, state)
     served = pair.served(state, given_questions)
-    n_tokens = sum(len(prompt.tokens) for each in all_asked for prompt in each.prompts)
+    prompts = [prompt for each in all_asked for prompt in each.prompts]
+    n_tokens = sum(len(each.tokens) for each in prompts[: 1 if decision_model.is_joint else None])
     assert n_tokens == served["usage"]["input_tokens"]
     # `Model.decide` runs all questions together.
     several = {name: each for name, each in given_questions.items() if name != "only one"}
     decision = pair.model.decide(state, several, cache=CacheOptions(type_k="f32", type_v="f32"))
     for name, answer in pair.served(state, several)["answers"].items():
         true = answer.get("noul", 0.0)
-        p = list(answer.get("probabilities", {"true": true, "false": 1.0 - true}).values())
-        assert list(decision[name].distribution) == pytest.approx(p, abs=1e-4)
+        p = answer.get("probabilities", {"true": true, "false": 1.0 - true})
+        keys = [key for key, _ in SystemoneQuestion.read(given_questions[name], name).options]
+        in_our_order = [p[key] for key in keys]  # a joint prompt has sorted keys
+        assert list(decision[name].distribution) == pytest.approx(in_our_order, abs=1e-4)
     for each in all_asked:
         p = answered(pair.model, each)
         theirs = served["answers"][each.question.id]
@@ -163,8 +172,9 @@ def check(pair: Pair, state: Any, given_questions: Asked) -> None:
             assert p == pytest.approx([theirs["noul"], 1.0 - theirs["noul"]], abs=tolerance)
             continue
         keys = [key for key, _ in each.question.options]
-        assert list(theirs["probabilities"]) == keys
-        assert p == pytest.approx(list(theirs["probabilities"].values()), abs=tolerance)
+        in_their_order = sorted(keys) if decision_model.is_joint else keys
+        assert list(theirs["probabilities"]) == in_their_order
+        assert p == pytest.approx([theirs["probabilities"][key] for key in keys], abs=tolerance)
         if theirs["type"] == "choice":
             assert p[keys.index(theirs["choice"])] == pytest.approx(max(p), abs=tolerance)
             assert choice_confidence(p) == pytest.approx(theirs["confidence"], abs=10 * tolerance)
@@ -183,7 +193,8 @@ def test_probabilities_of_many_options_match_llama_server(pair: Pair) -> None:
     (prompts,) = decision_model.ask([SystemoneQuestion.read(given, "many")], "x")
     served = pair.served("x", {"many": given})["answers"]["many"]["probabilities"]
     tolerance = TOLERANCE if decision_model.marked is None else 10 * TOLERANCE
-    assert answered(pair.model, prompts) == pytest.approx(list(served.values()), abs=tolerance)
+    in_our_order = [served[key] for key in given["criteria"]]
+    assert answered(pair.model, prompts) == pytest.approx(in_our_order, abs=tolerance)
 
 
 def test_the_maximum_of_options_matches_llama_server(pair: Pair) -> None:

@@ -489,7 +489,6 @@ TYPE, NOUL_OF_FILE = "llama.decision.type", "llama.decision.temperature.noul"
     ("metadata", "kind", "reason"),
     [
         ({TYPE: "new"}, NotSupportedError, "unsupported type 'new'; supported: openjev, lev"),
-        ({TYPE: "clef"}, NotSupportedError, "unsupported type 'clef', which has .*; supported: op"),
         ({TYPE: "vllm-d3"}, NotSupportedError, "unsupported type 'vllm-d3', which is newer than"),
         ({TYPE: "lev"}, ModelError, "the file has no template"),
         (

@@ -1,4 +1,4 @@
-"""Decision models that return scores at marks: their text, their marks, and how they are cut.
+"""Decision models that return scores: their text, marks and roles, and how they are cut.
 
 These tests use a vocabulary of characters. `test_beside_llama_server.py` compares real vocabularies
 with llama-server.
@@ -14,7 +14,7 @@ import pytest
 from word_vocabulary import Words
 
 from eliza_ffi.decisions.models.decision_model import DecisionModel, QuestionPrompts
-from eliza_ffi.decisions.models.marked_prompts import MASK, SEPARATOR, MarkedPrompt
+from eliza_ffi.decisions.models.marked_prompts import MASK, SEPARATOR, JointPrompt, MarkedPrompt
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.errors import ChatTemplateError, ContextFullError, InvalidArgumentError, ModelError
 
@@ -37,7 +37,12 @@ OMNI = (
     "{{ sep }}{{ mark_option }}{{ option.key }}{{ sep }}{% endfor %}"
     "{{ sep }}{{ mark_state }}{{ state }}{{ sep }}<|end|>"
 )
-TEMPLATES = {"kev": KEV, "laya": LAYA, "lfm2-d1-omni": OMNI}
+CLEF = (
+    "{{ state | tojson if state is mapping else state }}{% for question in questions %}"
+    "{{ sep }}{{ mark_question }}{{ question.instructions }}{% for option in question.options %}"
+    "{{ sep }}-{{ sep }}{{ mark_option }}{{ option.key }}{% endfor %}{% endfor %}{{ sep }}<|end|>"
+)
+TEMPLATES = {"kev": KEV, "laya": LAYA, "lfm2-d1-omni": OMNI, "clef": CLEF}
 
 
 def build(type: str, template: str | None = None, **metadata: Any) -> DecisionModel:
@@ -178,6 +183,36 @@ def test_omni_tokenizes_pieces_one_by_one() -> None:
     assert tokens("{{ sep }}?x[MASK]" + end) == (together, mark)
 
 
+def test_clef_asks_all_questions_in_one_prompt_with_sorted_keys() -> None:
+    noul = SystemoneQuestion("n", "noul", "N", (("true", None), ("false", None)))
+    score = SystemoneQuestion("s", "score", "S", (("0", None), ("1", None)))
+    first, second, third = build("clef").ask([choice_of("b", "a"), noul, score], {"z": 1, "a": 2})
+    prompts = [each.prompts[0] for each in (first, second, third)]
+    (prompt, *_) = prompts
+    assert isinstance(prompt, JointPrompt)
+    text = '{"a": 2, "z": 1}?-a-bN-true-falseS-0-1<|end|>'
+    assert WORDS.detokenize(prompt.tokens, unparse_special=True) == text
+    roles = "0" * 16 + "2" + "0404" + "1" + "04444" + "044444" + "3" + "0404" + "0"
+    assert "".join(map(str, prompt.roles)) == roles
+    assert [(each.tokens, each.read) for each in prompts] == [(prompt.tokens, range(6))] * 3
+    rows = np.array([[2.0], [1.0], [3.0], [3.0], [0.0], [1.0]])
+    of_a, of_b = np.exp(2.0), np.exp(1.0)
+    assert first.probabilities([rows]) == pytest.approx(
+        [of_b / (of_a + of_b), of_a / (of_a + of_b)]
+    )
+    assert second.probabilities([rows]) == pytest.approx([0.5, 0.5])
+    assert third.probabilities([rows]) == pytest.approx([1 / (1 + np.e), np.e / (1 + np.e)])
+
+
+def test_clef_replaces_the_text_of_a_mark_and_needs_text() -> None:
+    asked = ask(build("clef"), choice_of("<<clef:sep>>a", asked="<<clef:option>>"), "<<clef:sep>>")
+    text = WORDS.detokenize(asked.prompts[0].tokens)
+    assert text == "<<clef sep>><<clef option>>-<<clef sep>>a"
+    for empty in (choice_of("a", ""), choice_of("a", asked="")):
+        with pytest.raises(InvalidArgumentError, match="'q': instructions and options must not be"):
+            ask(build("clef"), empty)
+
+
 def test_options_that_do_not_fit_are_rejected() -> None:
     template = OMNI.replace("{{ sep }}", "{{ sep }}" + "-" * 16_300 + "{{ sep }}", 1)
     with pytest.raises(ContextFullError, match="'q': 9 options do not fit a prompt of 16,384 tok"):
@@ -205,10 +240,19 @@ def test_more_than_255_options_are_rejected(type: str) -> None:
         ("lfm2-d1-omni", "x{{ sep }}[MASK]{{ sep }}{{ mark_state }}", "no pieces"),
         ("lfm2-d1-omni", "[MASK]{{ state }}", "no pieces"),
         ("lfm2-d1-omni", "{{ sep }}{{ mark_state }}", "0 marks for 1 options"),
+        ("lfm2-d1-omni", "{{ sep }}a{{ mark_state }}", "a mark within a piece"),
+        ("clef", "{{ state }}", "0 options of 0 questions"),
+        ("clef", CLEF.replace("{{ mark_option }}", ""), "0 options of 1 questions"),
+        ("clef", CLEF.replace("{{ sep }}{{ mark_question }}", ""), "1 options of 0 questions"),
+        ("clef", CLEF.replace("{{ sep }}<", "{{ sep }}{{ mark_question }}x<"), "more questions"),
+        ("clef", CLEF.replace("<|end|>", "{{ mark_state }}"), ".* a mark of another type"),
+        ("clef", CLEF.replace("-", "{{ mark_option }}-"), "no text between two options"),
+        ("clef", CLEF.replace("-", "-{{ mark_option }}"), "a mark within a piece"),
     ],
 )
 def test_an_unexpected_prompt_names_the_question(type: str, template: str, reason: str) -> None:
-    with pytest.raises(ChatTemplateError, match=f"'q': the model's template .*: {reason}"):
+    about = "" if type == "clef" else "'q': "
+    with pytest.raises(ChatTemplateError, match=f"{about}the model's template .*: {reason}"):
         ask(build(type, template), choice_of("a"))
 
 

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ QUESTIONS = {
 
 INPUT = {"ticket": "charged twice", "n": 3}
 
-ENCODERS = ("laya", "lfm2-d1-omni")
+ENCODERS = ("laya", "lfm2-d1-omni", "clef")
 
 GENERATORS = [each for each in DECISION_MODEL_TYPES if each.values[0] not in ENCODERS]
 MARKED = [each for each in DECISION_MODEL_TYPES if each.values[0] in ("kev", *ENCODERS)]
@@ -225,3 +226,28 @@ def test_older_libraries_name_the_function_that_they_lack(
         )
         with pytest.raises(NotSupportedError, match="has no eliza_inference_token_embeddings"):
             model.decide("x", QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("roles", "reason"),
+    [
+        ((), "needs roles"),
+        ((0, 0, 0, 0, 0), "roles: expected a question with options"),
+        ((0, 2, 0, 0, 0), "roles: expected a question with options"),
+        ((0, 4, 0, 1, 4), r"roles\[1\]: expected a question before its options"),
+        ((1, 2, 4, 0, 0), r"roles\[1\]: expected options of the last question before another"),
+        ((1, 4, 0, 5, 0), r"roles\[3\]: expected 0 to 4, got 5"),
+        ((1, 4, 4, 4, 4), r"positions: expected 1 to 1, got 2"),
+        ((1, 4), "roles: expected one for each of 5 tokens, got 2"),
+    ],
+)
+def test_roles_mark_questions_with_options(
+    library: Library, roles: tuple[int, ...], reason: str
+) -> None:
+    with Model(cached_decision_model("clef"), library=library, n_threads=1) as model:
+        read = partial(model.binding.token_embeddings, model.session.ctx, [5, 6, 7, 8, 9])
+        with pytest.raises((InvalidArgumentError, NotSupportedError), match=reason):
+            read([0, 1], roles)
+        assert read([0, 1], (1, 4, 0, 4, 4)).shape == (2, 1)
+        with pytest.raises(NotSupportedError, match="only scores options of questions"):
+            model.embed("text")

@@ -115,7 +115,7 @@ def test_images_and_sound_get_501(post: Post, body: dict[str, Any], param: str) 
     assert "only text is supported" in error["message"]
 
 
-@pytest.mark.parametrize("kind", ["lev", "nimble", "kev", "laya", "lfm2-d1-omni"])
+@pytest.mark.parametrize("kind", ["lev", "nimble", "kev", "laya", "lfm2-d1-omni", "clef"])
 def test_a_decision_model_answers_as_it_does_in_process(library: Library, kind: str) -> None:
     with decision_model(library, kind) as (model, post):
         expected = model.decide(STATE, JSON_QUESTIONS)

@@ -6,7 +6,6 @@ from sync_runner import SyncRunner
 
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from eliza_ffi.decisions.models.decision_model import DecisionModel, DecisionPrompt, QuestionPrompts
-from eliza_ffi.decisions.models.marked_prompts import MarkedPrompt
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
@@ -43,9 +42,11 @@ def answered(model: Model, asked: QuestionPrompts) -> list[float]:
     """Return the probabilities of a question's options, computed from all of its prompts."""
     return asked.probabilities(
         [
-            model.binding.token_embeddings(model.session.ctx, prompt.tokens, prompt.read)
-            if isinstance(prompt, MarkedPrompt)
-            else label_scores(model, prompt)
+            label_scores(model, prompt)
+            if isinstance(prompt, DecisionPrompt)
+            else model.binding.token_embeddings(
+                model.session.ctx, prompt.tokens, prompt.read, getattr(prompt, "roles", ())
+            )
             for prompt in asked.prompts
         ]
     )

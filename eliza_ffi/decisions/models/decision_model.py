@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -25,7 +26,7 @@ from ...checks import naming
 from ...errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
 from ..probabilities import tempered
 from .gguf_metadata import read_metadata
-from .marked_prompts import MASK, SEPARATOR, MarkedFormat, MarkedPrompt
+from .marked_prompts import MASK, SEPARATOR, JointPrompt, MarkedFormat, MarkedPrompt
 from .systemone import SystemoneQuestion, json_copy, read_state
 
 ARCHITECTURE = "general.architecture"
@@ -58,6 +59,7 @@ class _Type:
     sorts_keys: bool = False  # of JSON
     shows_all: bool = False  # all questions in every prompt
     takes_none: bool = False  # as input
+    is_joint: bool = False  # one prompt asks all questions, with the options sorted by their keys
     # Pairs of a maximum number of options and the name of the temperature for it.
     buckets: tuple[tuple[float, str], ...] = ((2, "2"), (5, "3_5"), (10, "6_10"), (math.inf, "11"))
 
@@ -76,12 +78,10 @@ TYPES = {
     "kev": _Type("marks"),
     "laya": _Type("marks"),
     "lfm2-d1-omni": _Type("marks", takes_none=True),
+    "clef": _Type("marks", true_first=True, sorts_keys=True, is_joint=True),
 }
 
-UNSUPPORTED = {
-    "clef": "has a head that reads all questions at once",
-    "vllm-d3": "is newer than the llama.cpp of this version",
-}
+UNSUPPORTED = {"vllm-d3": "is newer than the llama.cpp of this version"}
 """Types that cannot be read, with the reason."""
 
 
@@ -122,7 +122,7 @@ class QuestionPrompts:
     yes. A second prompt has the opposite order."""
 
     question: SystemoneQuestion
-    prompts: tuple[DecisionPrompt | MarkedPrompt, ...]
+    prompts: tuple[DecisionPrompt | MarkedPrompt | JointPrompt, ...]
     temperature: float
     order: tuple[int, ...]
 
@@ -213,6 +213,11 @@ class DecisionModel:
             raise type(error)(f"the decision model {path} cannot be used: {error}") from error
 
     @property
+    def is_joint(self) -> bool:
+        """Whether all questions have the same prompt, which is read once."""
+        return self._type.is_joint
+
+    @property
     def max_options(self) -> int:
         return MAX_LABELS if self._labels is None else len(self._labels)
 
@@ -227,8 +232,10 @@ class DecisionModel:
             with naming("input"):
                 raise InvalidArgumentError(f"a model of type {self.type} needs an input, got None")
         shared: dict[str, Any] = {"state": self._copy(read_state(state)), "images": []}
-        if self._type.shows_all:
+        if self._type.shows_all or self.is_joint:
             shared["questions"] = [self._variables(each, self._order(each)) for each in questions]
+        if self.is_joint:
+            return self._joint_prompts(questions, shared)
         return [self._prompts_of(each, shared) for each in questions]
 
     def temperature(self, question: SystemoneQuestion) -> float:
@@ -240,6 +247,8 @@ class DecisionModel:
 
     def _order(self, question: SystemoneQuestion) -> tuple[int, ...]:
         order = tuple(range(len(question.options)))
+        if self.is_joint and question.type == "choice":
+            return tuple(sorted(order, key=lambda i: question.options[i][0]))
         return order[::-1] if question.type == "noul" and not self._type.true_first else order
 
     def _labels_of(self, question: SystemoneQuestion) -> list[OptionLabel]:
@@ -276,9 +285,13 @@ class DecisionModel:
             if self._type.labels in ("codes", "typed"):  # others are in the template
                 option["label"] = label.text
             options.append(dict(sorted(option.items())) if self._type.sorts_keys else option)
-        instructions = self._copy(question.instructions)
-        types = {"id": question.id, "type": question.type}
-        return {**types, "instructions": instructions, "options": options}
+        variables = {
+            "id": question.id if self.type == "kev" else self._copy(question.id),
+            "type": question.type,
+            "instructions": self._copy(question.instructions),
+            "options": options,
+        }
+        return dict(sorted(variables.items())) if self._type.sorts_keys else variables
 
     def _copy(self, value: Any) -> Any:
         if self.marked is not None:
@@ -288,20 +301,43 @@ class DecisionModel:
     def _prompt(
         self, variables: dict[str, Any], question: SystemoneQuestion, labels: list[OptionLabel]
     ) -> DecisionPrompt | MarkedPrompt:
-        try:
-            tokens = self._prompts.tokens(NO_CONVERSATION, **variables)
-            if not tokens:
-                raise ChatTemplateError("the model's template produced no text")
+        with _about(f"the question {question.id!r}"):
+            tokens = self._tokens(variables)
             if self.marked is not None:
                 return self.marked.prompt(tokens, question)
             return DecisionPrompt(tuple(tokens), tuple(label.tokens for label in labels))
-        except ChatTemplateError as error:
-            raise ChatTemplateError(f"the question {question.id!r}: {error}") from error
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(
-                f"the question {question.id!r} or the input contains the text of a control token, "
-                "and the template makes it indistinguishable from its own; remove that text"
-            ) from error
+
+    def _joint_prompts(
+        self, questions: Sequence[SystemoneQuestion], variables: Mapping[str, Any]
+    ) -> list[QuestionPrompts]:
+        assert self.marked is not None
+        with _about("the questions"):
+            tokens = self._tokens(variables)
+        prompts = self.marked.joint_prompts(tokens, questions)
+        return [
+            QuestionPrompts(each, (prompt,), self.temperature(each), self._order(each))
+            for each, prompt in zip(questions, prompts, strict=True)
+        ]
+
+    def _tokens(self, variables: Mapping[str, Any]) -> list[int]:
+        tokens = self._prompts.tokens(NO_CONVERSATION, **variables)
+        if not tokens:
+            raise ChatTemplateError("the model's template produced no text")
+        return tokens
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Let errors about a template's prompt begin with what it asks."""
+    try:
+        yield
+    except ChatTemplateError as error:
+        raise ChatTemplateError(f"{what}: {error}") from error
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"{what} or the input contains the text of a control token, and the template makes it "
+            "indistinguishable from its own; remove that text"
+        ) from error
 
 
 def _type_named(type: str) -> _Type:

@@ -1,9 +1,11 @@
-"""Decision models that return scores at marks in the prompt, in place of embeddings.
+"""Decision models that return scores in place of embeddings.
 
 The score of an option in ``kev`` is the dot product of a query (the first half of the last token's
 row) and a key (the second half of the mark's row), divided by the square root of their length. In
 ``laya`` and ``lfm2-d1-omni`` it is the value in the column of the question's type. Questions and
-options are cut as in the training of the models.
+options are cut as in the training of the models. ``clef`` has no marks: one prompt has all
+questions, the library tells the model which tokens are questions and options, and each option has a
+row.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,8 +21,8 @@ import numpy as np
 
 from ..._lazy import lazy_property
 from ...chat.vocabulary import Detokenize, Tokenize
-from ...errors import ChatTemplateError, ContextFullError, ModelError
-from .systemone import SystemoneQuestion
+from ...errors import ChatTemplateError, ContextFullError, InvalidArgumentError, ModelError
+from .systemone import SystemoneQuestion, json_copy
 
 MASK = "tokenizer.ggml.mask_token_id"
 SEPARATOR = "tokenizer.ggml.seperator_token_id"  # the name is spelled in this way
@@ -30,11 +32,14 @@ LONGEST_OPTION = 48  # of laya, in tokens
 LONGEST_PROMPT = 16_384  # of lfm2-d1-omni, in tokens
 
 COLUMNS = ("choice", "score", "noul")
+ROLES = {"noul": 1, "choice": 2, "score": 3}  # of the tokens of a question
+ROLE_OF_OPTION = 4
 
-# Of lfm2-d1-omni: what is between the pieces of a prompt, and the template's names for it.
-NAMES = ("sep", "mark_state", "mark_question", "mark_option")
-KINDS = {f"<<d1omni:{name.removeprefix('mark_')}>>": -1 - i for i, name in enumerate(NAMES)}
-BETWEEN, STATE, QUESTION, OPTION = KINDS.values()
+# What is between the pieces of a prompt, and at the beginning of a piece. A template has variables
+# with these names; a piece that is none of these has no name.
+NAMES = {"sep": -1, "mark_state": -2, "mark_question": -3, "mark_option": -4}
+BETWEEN, STATE, QUESTION, OPTION = NAMES.values()
+PIECES = {"lfm2-d1-omni": "<<d1omni:", "clef": "<<clef:"}  # how the texts of the marks begin
 
 Change: TypeAlias = Callable[[str], str]
 
@@ -63,6 +68,26 @@ class MarkedPrompt:
         return list(map(float, compared if self.column is None else values[:, self.column]))
 
 
+@dataclass(frozen=True)
+class JointPrompt:
+    """Hold the tokens of a prompt with all questions, the role of each token, and which of all
+    options are those of this question."""
+
+    tokens: tuple[int, ...]
+    roles: tuple[int, ...]
+    options: range
+    n_options: int  # of all questions
+
+    @property
+    def read(self) -> range:
+        """The numbers of the options whose scores are needed, which are those of all questions."""
+        return range(self.n_options)
+
+    def scores(self, rows: Any) -> list[float]:
+        """Return the score of each answer to this question, from the rows of all options."""
+        return [float(rows[i][0]) for i in self.options]
+
+
 class MarkedFormat:
     """The prompts of a type, with `tokenize` and `detokenize` for the text of a template, which
     begins with `preamble`. Raise ModelError if the vocabulary has no mark or the metadata lacks an
@@ -79,15 +104,21 @@ class MarkedFormat:
                 raise ModelError("the vocabulary has no token <|box_end|>")
             self._mark = marks[0]
             return
+        if type in PIECES:
+            self._kinds = {
+                f"{PIECES[type]}{name.removeprefix('mark_')}>>": id for name, id in NAMES.items()
+            }
+            self.tokenize, self.detokenize = _in_pieces(self._kinds, tokenize, detokenize)
+            self.preamble = "".join(
+                f'{{% set {name} = "{text}" %}}'
+                for name, text in zip(NAMES, self._kinds, strict=True)
+            )
+        if type == "clef":
+            return
         self._mark = self._whole(MASK)
         if type == "laya":
             self._mark_text = detokenize([self._mark], unparse_special=True)
             self._separator, self._n_head = self._whole(SEPARATOR), self._whole(HEAD, 1)
-        else:
-            self.tokenize, self.detokenize = _in_pieces(tokenize, detokenize)
-            self.preamble = "".join(
-                f'{{% set {name} = "{text}" %}}' for name, text in zip(NAMES, KINDS, strict=True)
-            )
 
     def _whole(self, name: str, least: int = 0) -> int:
         value = self._metadata.get(name)
@@ -101,9 +132,45 @@ class MarkedFormat:
             return None if value is None else _escaped(_written(value, 0))
         if self._type == "laya":
             return _changed(value, lambda text: text.replace(self._mark_text, " "))
-        return _changed(
-            value, lambda text: _escaped(text).replace("<<d1omni:", "<<d1omni "), _escaped
-        )
+        begin = PIECES[self._type]
+        without = begin.replace(":", " ")
+        if self._type == "clef":
+            return _changed(json_copy(value, sort=True), lambda text: text.replace(begin, without))
+        return _changed(value, lambda text: _escaped(text).replace(begin, without), _escaped)
+
+    def joint_prompts(
+        self, tokens: list[int], questions: Sequence[SystemoneQuestion]
+    ) -> list[JointPrompt]:
+        """Return the prompt of all questions, whose tokens the template wrote, once for each.
+        Raise ChatTemplateError for unexpected pieces, and InvalidArgumentError for a question or an
+        option without text."""
+        ids: list[int] = []
+        roles: list[int] = []
+        begins: list[int] = []  # the number of the first option of each question
+        n_options = 0
+        for kind, piece in _pieces(tokens):
+            role = 0
+            if kind == QUESTION and len(begins) < len(questions):
+                role = ROLES[questions[len(begins)].type]
+                begins.append(n_options)
+            elif kind == OPTION:
+                role = ROLE_OF_OPTION
+                n_options += 1
+            elif kind:
+                raise _unexpected("more questions than were asked, or a mark of another type")
+            if role and not piece:
+                raise InvalidArgumentError(
+                    f"the question {questions[max(0, len(begins) - 1)].id!r}: instructions and "
+                    "options must not be empty for a decision model of type clef"
+                )
+            if role and roles[-1:] == [role]:
+                raise _unexpected("no text between two options")
+            ids += piece
+            roles += [role] * len(piece)
+        own = list(itertools.starmap(range, itertools.pairwise([*begins, n_options])))
+        if [*map(len, own)] != [len(question.options) for question in questions]:
+            raise _unexpected(f"{n_options} options of {len(begins)} questions")
+        return [JointPrompt(tuple(ids), tuple(roles), each, n_options) for each in own]
 
     def prompt(self, tokens: list[int], question: SystemoneQuestion) -> MarkedPrompt:
         """Return the prompt of a question, whose tokens the template wrote, cut as in training.
@@ -137,40 +204,51 @@ class MarkedFormat:
         return [*asked, *itertools.chain.from_iterable(options), *tokens[after[0] :]]
 
 
-def _in_pieces(tokenize: Tokenize, detokenize: Detokenize) -> tuple[Tokenize, Detokenize]:
+def _in_pieces(
+    kinds: Mapping[str, int], tokenize: Tokenize, detokenize: Detokenize
+) -> tuple[Tokenize, Detokenize]:
     """Return functions to which the texts between pieces are control tokens with negative ids."""
-    split = re.compile(f"({'|'.join(KINDS)})").split
+    split = re.compile(f"({'|'.join(kinds)})").split
+    texts = {id: text for text, id in kinds.items()}
 
     def tokens_of(text: str, add_special: bool, parse_special: bool) -> list[int]:
         if not parse_special:
             return tokenize(text, False, False)
         parts = (
-            [KINDS[each]] if each in KINDS else tokenize(each, False, True) for each in split(text)
+            [kinds[each]] if each in kinds else tokenize(each, False, True) for each in split(text)
         )
         return list(itertools.chain.from_iterable(parts))
 
     def text_of(tokens: Sequence[int], unparse_special: bool = False) -> str:
         if tokens[0] >= 0:
             return detokenize(tokens, unparse_special=unparse_special)
-        return [*KINDS][-1 - tokens[0]] if unparse_special else ""
+        return texts[tokens[0]] if unparse_special else ""
 
     return tokens_of, text_of
+
+
+def _pieces(tokens: list[int]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the pieces of a prompt, each with the mark that it begins with, or 0."""
+    begins = _places(BETWEEN, tokens)
+    for begin, end in itertools.pairwise([-1, *begins, len(tokens)]):
+        kind = tokens[begin + 1] if begin + 1 < end else 0
+        piece = tokens[begin + 1 + (kind < 0) : end]
+        if any(token < 0 for token in piece):
+            raise _unexpected("a mark within a piece")
+        yield min(kind, 0), piece
 
 
 def _joined(tokens: list[int], n: int) -> list[int]:
     """Cut the pieces of a prompt of ``lfm2-d1-omni`` with `n` options, and join them."""
     budget = max(96, min(24 * n + 32, LONGEST_PROMPT // 2))
     longest = {QUESTION: budget, OPTION: max(2, budget // n - 3)}
-    begins = _places(BETWEEN, tokens)
     parts: list[list[int]] = [[]]  # before the input, the input, after the input
-    for begin, end in itertools.pairwise([*begins, len(tokens)]):
-        kind = tokens[begin + 1] if begin + 1 < end else 0
-        piece = tokens[begin + 1 + (kind < 0) : end]
+    for kind, piece in _pieces(tokens):
         if kind == STATE:
             parts += [piece, []]
         else:
             parts[-1] += piece[: longest.get(kind)]
-    if begins[:1] != [0] or len(parts) != 3:
+    if tokens[:1] != [BETWEEN] or len(parts) != 3:
         raise _unexpected("no pieces with one input")
     before, state, after = parts
     n_state = max(0, LONGEST_PROMPT - len(before) - len(after))

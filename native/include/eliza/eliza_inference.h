@@ -163,10 +163,17 @@ ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
 /* Writes what llama.cpp returns as the embeddings of single tokens: *out_dim values for each of the ascending
  * `positions` in `tokens`. The values are not normalized. For some decision models, they are scores. The tokens are
  * read without additional special tokens. `cap` is the number of values for which `out` has room; with less than
- * n_positions * *out_dim, only *out_dim is written and the call returns ELIZA_ERR_INVALID_ARG. */
-ELIZA_API int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, uint64_t n,
-                                                   const int32_t * positions, uint64_t n_positions, float * out,
-                                                   uint64_t cap, int * out_dim, char ** err);
+ * n_positions * *out_dim, only *out_dim is written and the call returns ELIZA_ERR_INVALID_ARG.
+ *
+ * `roles` is NULL, except for models with the architecture "clef", which score the options of all questions in a prompt
+ * together. It has a number for each token: 1 = of a question with the answers true and false, 2 = of a question with
+ * options, 3 = of a question with levels, 4 = of an option of the last question before it, 0 = of anything else.
+ * Neighbouring tokens with the same number are one question or one option. `positions` are then numbers of options,
+ * from 0, each with one value, its score. */
+ELIZA_API int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens,
+                                                   const int32_t * roles, uint64_t n, const int32_t * positions,
+                                                   uint64_t n_positions, float * out, uint64_t cap, int * out_dim,
+                                                   char ** err);
 
 /* Writes the log-probabilities of the tokens returned since the last call. Each token has 1 + n_top entries: the
  * token itself, then the n_top most probable tokens in descending order. A token of a span of labels has NaN and

@@ -277,9 +277,9 @@ int32_t eliza_inference_rerank(EliInferenceContext * ctx, const char * query, ui
 
 int eliza_inference_token_embeddings_supported(void) { return 1; }
 
-int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, uint64_t n,
-                                         const int32_t * positions, uint64_t n_positions, float * out, uint64_t cap,
-                                         int * out_dim, char ** err) {
+int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_t * tokens, const int32_t * roles,
+                                         uint64_t n, const int32_t * positions, uint64_t n_positions, float * out,
+                                         uint64_t cap, int * out_dim, char ** err) {
     return with_context(ctx, err, [&](InferenceContext & context) {
         require(tokens != nullptr || n == 0, "tokens is NULL");
         require(positions != nullptr || n_positions == 0, "positions is NULL");
@@ -290,7 +290,7 @@ int32_t eliza_inference_token_embeddings(EliInferenceContext * ctx, const int32_
             throw invalid_argument("cap: expected room for " + std::to_string(n_positions) + " times " +
                                    std::to_string(*out_dim) + " numbers, got " + std::to_string(cap));
         }
-        context.embed_tokens(tokens, n, positions, n_positions, out);
+        context.embed_tokens(tokens, roles, n, positions, n_positions, out);
     });
 }
 

@@ -10,6 +10,7 @@
 #include "engine/pass/batch.h"
 #include "error.h"
 #include "json_input.h"
+#include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
 
@@ -35,6 +36,34 @@ std::vector<float> unit_vector(const std::vector<float> & values) {
     std::transform(values.begin(), values.end(), unit.begin(),
                    [&](float value) { return static_cast<float>(value / std::sqrt(sum)); });
     return unit;
+}
+
+// Returns how many options the roles mark: runs of tokens of the same role. Each question comes before its options.
+size_t count_options(const int32_t * roles, size_t n) {
+    size_t n_options = 0;
+    bool lacks_option = true;  // the last question, or there is none yet
+    bool has_question = false;
+    for (size_t i = 0; i < n; ++i) {
+        if (roles[i] < LLAMA_DECISION_ORDER_NONE || roles[i] > LLAMA_DECISION_ORDER_OPTION) {
+            throw invalid_argument(at("roles", i) + ": expected 0 to 4, got " + std::to_string(roles[i]));
+        }
+        if (roles[i] == LLAMA_DECISION_ORDER_NONE || (i > 0 && roles[i] == roles[i - 1])) {
+            continue;
+        }
+        const bool is_option = roles[i] == LLAMA_DECISION_ORDER_OPTION;
+        if (is_option ? !has_question : has_question && lacks_option) {
+            throw invalid_argument(
+                at("roles", i) + ": expected " +
+                (is_option ? "a question before its options" : "options of the last question before another question"));
+        }
+        has_question = true;
+        lacks_option = !is_option;
+        n_options += is_option ? 1 : 0;
+    }
+    if (lacks_option) {
+        throw invalid_argument("roles: expected a question with options");
+    }
+    return n_options;
 }
 
 }  // namespace
@@ -107,14 +136,18 @@ bool Embedder::on_tensor(ggml_tensor * tensor, bool ask, void * embedder) {
     return states.wants(*tensor) && (ask || states.take(*tensor));
 }
 
-void Embedder::decode(Batch & batch) {
+void Embedder::decode(size_t n_tokens, const std::function<int32_t()> & decode_batch) {
     const LlamaErrorCapture capture;
-    ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(static_cast<size_t>(batch.n_tokens()), 0));
+    ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(n_tokens, 0));
     turn.watch();
-    if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
+    if (const int32_t result = decode_batch(); result != 0) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
     }
     llama_synchronize(context_.get());
+}
+
+void Embedder::decode(Batch & batch) {
+    decode(static_cast<size_t>(batch.n_tokens()), [&] { return llama_decode(context_.get(), batch.get()); });
 }
 
 // Decodes the tokens, in as many passes as they need, and calls on_vector for each position from `first` to `end`.
@@ -150,6 +183,32 @@ void Embedder::each_vector(const Tokens & tokens, size_t first, size_t end, bool
             stops_before_head_ = is_same;
         }
         begin += n;
+    }
+}
+
+// Decodes the tokens in one pass, and calls on_vector with the score of each option from `first` to `end`.
+void Embedder::each_score(const Tokens & tokens, const int32_t * roles, size_t first, size_t end,
+                          const OnVector & on_vector) {
+    make_context(LLAMA_POOLING_TYPE_NONE, tokens.size());
+    const std::unique_ptr<llama_batch_ext, void (*)(llama_batch_ext *)> batch(llama_batch_ext_init(context_.get()),
+                                                                              llama_batch_ext_free);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        const auto position = static_cast<llama_pos>(i);
+        const int32_t entry = llama_batch_ext_add_token(batch.get(), 0, tokens[i]);
+        const auto role = static_cast<llama_decision_order>(roles[i]);
+        if (entry < 0 || !llama_batch_ext_set_pos(batch.get(), entry, &position) ||
+            !llama_batch_ext_set_output_embd(batch.get(), entry, true) ||
+            !llama_batch_ext_set_decision_order(batch.get(), entry, role)) {
+            throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp rejected " + at("tokens", i));
+        }
+    }
+    decode(tokens.size(), [&] { return llama_process(context_.get(), LLAMA_PROCESS_TYPE_DECODE, batch.get()); });
+    for (size_t i = first; i < end; ++i) {
+        const float * values = llama_get_embeddings_ith(context_.get(), static_cast<int32_t>(i));
+        if (values == nullptr) {
+            throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no score");
+        }
+        on_vector(i, values);
     }
 }
 
@@ -249,6 +308,17 @@ void Embedder::check(const std::string & name, size_t n_tokens) const {
     }
 }
 
+void Embedder::require_roles(bool has_roles) const {
+    if (model_->reads_roles() && !has_roles) {
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
+                    "the model only scores options of questions: it computes no embeddings, and needs roles");
+    }
+    if (has_roles && !model_->reads_roles()) {
+        throw invalid_argument("roles: expected NULL, because models of the architecture " + model_->architecture() +
+                               " do not read them");
+    }
+}
+
 // Runs `work` while no other call runs.
 void Embedder::run(CancelFlag & cancelled, const std::function<void()> & work) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -294,6 +364,7 @@ std::vector<Embedder::Tokens> Embedder::windows_of(std::string_view text) const 
 
 std::vector<std::vector<float>> Embedder::embed(const std::vector<std::string_view> & texts, Pooling pooling,
                                                 LongTexts long_texts, CancelFlag & cancelled) {
+    require_roles(false);
     std::vector<Tokens> sequences;
     std::vector<size_t> n_windows;
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -398,17 +469,19 @@ std::vector<float> Embedder::rerank(std::string_view query, const std::vector<st
     return scores;
 }
 
-void Embedder::embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions,
-                            float * out, CancelFlag & cancelled) {
+void Embedder::embed_tokens(const llama_token * tokens, const int32_t * roles, size_t n, const int32_t * positions,
+                            size_t n_positions, float * out, CancelFlag & cancelled) {
     check("tokens", n);
     model_->check_tokens(tokens, n);
-    if (n_positions == 0 || n_positions > n) {
-        throw invalid_argument("positions: expected 1 to " + std::to_string(n) + ", got " +
+    require_roles(roles != nullptr);
+    const size_t n_rows = roles == nullptr ? n : count_options(roles, n);
+    if (n_positions == 0 || n_positions > n_rows) {
+        throw invalid_argument("positions: expected 1 to " + std::to_string(n_rows) + ", got " +
                                std::to_string(n_positions));
     }
     for (size_t i = 0; i < n_positions; ++i) {
         const int64_t least = i == 0 ? 0 : int64_t{positions[i - 1]} + 1;
-        const int64_t most = static_cast<int64_t>(n) - 1;
+        const int64_t most = static_cast<int64_t>(n_rows) - 1;
         if (positions[i] < least || positions[i] > most) {
             throw invalid_argument("positions[" + std::to_string(i) + "]: expected " + std::to_string(least) + " to " +
                                    std::to_string(most) + ", got " + std::to_string(positions[i]));
@@ -419,12 +492,17 @@ void Embedder::embed_tokens(const llama_token * tokens, size_t n, const int32_t 
     std::vector<float> rows;  // on failure, `out` is not written
     run(cancelled, [&] {
         const int32_t * wanted = positions;
-        each_vector({tokens, tokens + n}, first, end, /*may_stop=*/false, [&](size_t position, const float * values) {
+        const auto on_vector = [&](size_t position, const float * values) {
             if (position == static_cast<size_t>(*wanted)) {
                 rows.insert(rows.end(), values, values + size());
                 ++wanted;
             }
-        });
+        };
+        if (roles == nullptr) {
+            each_vector({tokens, tokens + n}, first, end, /*may_stop=*/false, on_vector);
+        } else {
+            each_score({tokens, tokens + n}, roles, first, end, on_vector);
+        }
     });
     std::copy(rows.begin(), rows.end(), out);
 }

@@ -40,10 +40,11 @@ public:
     std::vector<float> rerank(std::string_view query, const std::vector<std::string_view> & documents,
                               CancelFlag & cancelled);
 
-    // Writes the model's values for the tokens at these ascending positions, size() for each, as they are. Throws an
-    // Error for tokens outside the vocabulary, positions outside the tokens, and too many tokens.
-    void embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions, float * out,
-                      CancelFlag & cancelled);
+    // Writes the model's values for the tokens at these ascending positions, size() for each, as they are. `roles` is
+    // NULL, except for models that read the roles of tokens; see eliza_inference_token_embeddings(). Throws an Error
+    // for tokens outside the vocabulary, positions outside the tokens or options, wrong roles, and too many tokens.
+    void embed_tokens(const llama_token * tokens, const int32_t * roles, size_t n, const int32_t * positions,
+                      size_t n_positions, float * out, CancelFlag & cancelled);
 
 private:
     using Tokens = std::vector<llama_token>;
@@ -67,6 +68,9 @@ private:
     std::vector<float> rank_passes(const Tokens & tokens);
     std::vector<float> pool_passes(const Tokens & tokens, Pooling pooling);
     void each_vector(const Tokens & tokens, size_t first, size_t end, bool may_stop, const OnVector & on_vector);
+    void each_score(const Tokens & tokens, const int32_t * roles, size_t first, size_t end, const OnVector & on_vector);
+    void require_roles(bool has_roles) const;
+    void decode(size_t n_tokens, const std::function<int32_t()> & decode_batch);
     void decode(class Batch & batch);
 
     const std::shared_ptr<Model> model_;

@@ -229,10 +229,10 @@ std::vector<float> InferenceContext::rerank(std::string_view query, const std::v
     return embedder()->rerank(query, documents, call.cancelled);
 }
 
-void InferenceContext::embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions,
-                                    float * out) {
+void InferenceContext::embed_tokens(const llama_token * tokens, const int32_t * roles, size_t n,
+                                    const int32_t * positions, size_t n_positions, float * out) {
     RunningCall call(*this);
-    embedder()->embed_tokens(tokens, n, positions, n_positions, out, call.cancelled);
+    embedder()->embed_tokens(tokens, roles, n, positions, n_positions, out, call.cancelled);
 }
 
 std::vector<EndingScores> InferenceContext::decide(DecisionRequest request) {

@@ -63,7 +63,8 @@ public:
     std::vector<float> rerank(std::string_view query, const std::vector<std::string_view> & documents);
 
     // Writes the values of single tokens; see Embedder::embed_tokens().
-    void embed_tokens(const llama_token * tokens, size_t n, const int32_t * positions, size_t n_positions, float * out);
+    void embed_tokens(const llama_token * tokens, const int32_t * roles, size_t n, const int32_t * positions,
+                      size_t n_positions, float * out);
 
     // Makes a decision in a free slot. cancel_decision() with the same `cancelled` ends it; if that is set already, the
     // decision is not made. Sets *passes and *tokens_cached, also if it throws.

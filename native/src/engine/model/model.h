@@ -107,6 +107,9 @@ public:
         return !has_both && !is_one_of({"deepseek4", "qwen4exp"});
     }
 
+    // True if a pass ends in scores of the options of questions, whose tokens the caller marks.
+    bool reads_roles() const { return is_one_of({"clef"}); }
+
     // Image tokens, which must not be generated in text. llama.cpp excludes them only in the first row of a pass.
     struct TokenRange {
         llama_token first, end;
