@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
 SHELL = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
 SKELETONS = (ROOT / "docs" / "elizaos" / "skeletons.md").read_text(encoding="utf-8")
-DECISIONS = (ROOT / "docs" / "guides" / "decide.md").read_text(encoding="utf-8")
+DECISIONS = (ROOT / "docs" / "reference" / "decisions.md").read_text(encoding="utf-8")
 DROP_IN = (ROOT / "docs" / "elizaos" / "replace-the-library.md").read_text(encoding="utf-8")
 
 COMMANDS = [command for page in (README, SHELL) for command in commands_of(page)]

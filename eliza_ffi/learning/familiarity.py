@@ -2,7 +2,7 @@
 
 It is the sum of the weights of ridge regression for each feature, with the target 0 for an example
 and 1 for another text. This marks more inputs of other data sets than the Mahalanobis distance from
-the examples, which means of short inputs make useless: docs/explanation/accuracy.md.
+the examples, which means of short inputs make useless: docs/explanation/calibration.md.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ the highest value of this product is chosen:
 p_1 and p_2 are the probabilities of the two most probable options of the row, x is its centered
 state, x_l are the states of the earlier chosen rows, and x_i those of all rows. Such a row is
 uncertain, unlike the labelled rows, and similar to many others. The measurements are in
-docs/guides/label.md.
+docs/explanation/measurements.md.
 
 References
 ----------

@@ -210,7 +210,7 @@ def test_errors_describe_the_malformed_field(make: Any, message: str) -> None:
 
 @pytest.mark.parametrize("kind", [Predicate, Choice, Score, MultiLabel])
 def test_the_page_shows_the_arguments_in_their_order(kind: type) -> None:
-    page = (ROOT / "docs" / "guides" / "decide.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "decisions.md").read_text(encoding="utf-8")
     (shown,) = re.findall(rf"^\| `{kind.__name__}\(([\w, ]+)\)`", page, flags=re.MULTILINE)
     internal = ("source", "label")  # set by the package
     arguments = [name for name in inspect.signature(kind).parameters if name not in internal]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -231,6 +233,18 @@ def test_needed_rows_are_exact_if_all_answers_are_right(risk: float) -> None:
         assert (result.threshold, result.coverage, result.needed) == (None, 0.0, n)
     assert certify([0.1] * n, [True] * n, risk=risk).threshold == 0.0
     assert certify([0.1] * (n - 1), [True] * (n - 1), risk=risk).needed == n
+
+
+def test_the_page_says_how_many_examples_a_certificate_needs() -> None:
+    page = (ROOT / "docs" / "guides" / "calibrate.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (\d+) % \| (\d+) \| (\d+) \| (\d+) \|$", page, flags=re.MULTILINE)
+    assert len(found) == 6
+    for risk, n_wrong, *needed in (map(int, row) for row in found):
+        for rows, at_looks in zip(needed, (False, True), strict=True):
+            for n, is_enough in ((rows // 2, True), (rows // 2 - 1, False)):  # half certifies
+                right = np.arange(n) >= n_wrong
+                result = certify(np.ones(n), right, risk=risk / 100, at_looks=at_looks)
+                assert (result.threshold is not None) == is_enough
 
 
 def test_the_needed_rows_certify_a_threshold_at_the_same_error_rate() -> None:
