@@ -23,8 +23,9 @@ $ eliza-ffi doctor
 ```
 
 """
-FROM_A_CLONE = """{commands}Run this in a clone, because no version has been published yet. The
-first command compiles llama.cpp: it needs a C++ compiler and a few minutes.
+FROM_A_CLONE = """{commands}Nothing is published yet, neither a package nor a repository to clone.
+Run these commands in your copy of the sources (a *clone*), in the folder with `pyproject.toml`.
+The first one compiles llama.cpp, which runs the models: it needs a C++ compiler and a few minutes.
 
 """
 
