@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..decisions.answers import name_of
-from ..decisions.examples import option_names
+from ..decisions.examples import for_each_question, option_names
 from ..decisions.prompts import AskedQuestion
 from ..decisions.questions import MultiLabel, Score
 from ..evidence.scoring import ScoringRule
@@ -29,13 +29,14 @@ from ..tables.label_file import Label, LabelFile, draw_rows
 from ..terminal import counted, printable, terminal_width, wrap
 from .console import UsageError, add_model_arguments, add_options, open_model
 from .files import check_output
-from .labelled import CONFIDENCE, RISK
+from .labelled import CONFIDENCE, RISK, RISKS
 from .questions import (
     PROMPT_OPTIONS,
     add_asking_arguments,
     add_question_arguments,
     add_table_arguments,
     read_asking,
+    read_for_each,
     read_questions,
     read_table,
 )
@@ -65,11 +66,11 @@ def add_labelling_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
         {
-            "--risk R": RISK,
+            RISKS: RISK,
             "--confidence C": CONFIDENCE,
         },
     )
-    parser.set_defaults(risk=0.05, confidence=0.9)
+    parser.set_defaults(confidence=0.9)
     add_asking_arguments(parser)
     add_table_arguments(parser)
     add_model_arguments(parser, decides=True)
@@ -80,8 +81,10 @@ def run_label(arguments: argparse.Namespace) -> int:
     questions = [each for each in every if not isinstance(each, MultiLabel)]
     if len(questions) < len(every):
         raise UsageError("label needs questions with one answer: choices, scores or predicates")
-    for name in ("risk", "confidence"):
-        if not 0 < getattr(arguments, name) < 1:
+    risk = read_for_each(arguments.risk, "--risk", questions)
+    risks = for_each_question("--risk", 0.05 if risk is None else risk, questions)
+    for name, values in (("risk", risks), ("confidence", [arguments.confidence])):
+        if not all(0 < each < 1 for each in values):
             raise UsageError(f"--{name} must be above 0 and below 1")
     path = Path(arguments.output)
     check_output(arguments)
@@ -105,7 +108,11 @@ def run_label(arguments: argparse.Namespace) -> int:
         first, *further = questions
         readings = Readings(read_rows(model, first, texts, prompts, scoring, further))
         try:
-            loop = _Loop(file, readings, order, rows, options, questions, arguments)
+            labellings = [
+                Labelling(len(each), risk, arguments.confidence, isinstance(question, Score))
+                for each, question, risk in zip(options.values(), questions, risks, strict=True)
+            ]
+            loop = _Loop(file, readings, order, rows, options, questions, labellings)
             with single_keys(max(map(len, options.values())) <= MAX_KEYS) as keys:
                 loop.run(keys)
                 loop.look_again(keys)
@@ -139,17 +146,13 @@ class _Loop:
         rows: Mapping[int, str],
         options: Mapping[str, Sequence[str]],
         questions: Sequence[AskedQuestion],
-        arguments: argparse.Namespace,
+        labellings: Sequence[Labelling],
     ) -> None:
         self._file, self._readings = file, readings
         self._order, self._rows = order, rows  # the numbers of the rows as they are read
         self._names, self._options = list(options), list(options.values())
         self._instructions = [question.instructions for question in questions]
-        self._labellings = [
-            Labelling(len(each), arguments.risk, arguments.confidence, isinstance(question, Score))
-            for each, question in zip(self._options, questions, strict=True)
-        ]
-        self._risk = arguments.risk
+        self._labellings = labellings
         self._numbers: list[int] = []
 
     def run(self, keys: Iterator[str]) -> None:
@@ -273,7 +276,7 @@ class _Loop:
         best = int(p.argmax())
         guess = f"the model: {best + 1} {options[best]} ({p[best]:.2f})"
         name = f"{self._names[question]}: " if len(self._options) > 1 else ""
-        head = name + status(labelling.counts(), self._risk)
+        head = name + status(labelling.counts())
         asked = self._question(row.number, row.kind, question)
         return self._wrapped(["", head, *asked, guess, KEYS])
 

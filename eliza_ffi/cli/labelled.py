@@ -50,12 +50,17 @@ from .questions import (
     read_calibration,
     read_cascade,
     read_examples_file,
+    read_for_each,
     read_questions,
     read_table,
     read_targets,
 )
 
-RISK = "find the probability above which at most this share of the answers is wrong"
+RISKS = "--risk R|QUESTION=R ..."
+RISK = (
+    "find the probability above which at most this share of the answers is wrong; QUESTION=R for "
+    "one of several questions"
+)
 CONFIDENCE = "how sure the result must be (default: 0.9)"
 
 MAX_ROWS_NAMED = 10
@@ -174,7 +179,7 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "question, the kind that is best in cross-validation (default: auto)",
             "--prefer cheap|right": "the cheapest of the heads that are hardly worse than the "
             "best, or the best (default: cheap)",
-            "--risk R": RISK,
+            RISKS: RISK,
             "--confidence C": CONFIDENCE,
             "--each-option": "keep the risk for each right option, and not only on average; needs "
             "more rows of rare options",
@@ -210,7 +215,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     check_output(arguments)
     check_output(arguments, "suspicious")
     earlier = _read_compared(arguments, questions)
-    risks = _option_risks(arguments.option_risk, questions)
+    option_risks = _option_risks(arguments.option_risk, questions)
+    risk = read_for_each(arguments.risk, "--risk", questions)
     rows = _read_labelled(arguments, questions, may_miss=True)
     if arguments.then:
         return _calibrate_cascade(arguments, rows)
@@ -227,11 +233,11 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             random_rows = dict(compress(zip(rows.places, examples, strict=True), is_random))
             if not random_rows:
                 raise UsageError("--compare needs random rows: a table that eliza-ffi label wrote")
-            if arguments.risk is None:  # otherwise they certify
+            if risk is None:  # otherwise they certify
                 keep = [not each for each in is_random]
                 examples = [*compress(examples, keep)]
                 rows.places = [*compress(rows.places, keep)]
-        if arguments.risk is not None and any(rows.kinds):
+        if risk is not None and any(rows.kinds):
             random = [i for i, kind in enumerate(rows.kinds) if kind == "random"]
             settings["random"] = random
             if n_none := sum(not examples[i][1] for i in random):
@@ -239,13 +245,14 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
                     f"{counted(n_none, 'random row')} without an answer cannot be certified: the "
                     f"certificate is for inputs that one of the options fits"
                 )
-        if risks is not None:
-            settings["option_risks"] = risks
+        if option_risks is not None:
+            settings["option_risks"] = option_risks
         calibration = calibrate(
             model,
             questions,
             examples,
-            **given(arguments, "method", "prefer", "risk", "confidence", "each_option"),
+            **given(arguments, "method", "prefer", "confidence", "each_option"),
+            risk=risk,
             on_warning=print_warning,
             **settings,
         )

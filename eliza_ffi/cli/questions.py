@@ -301,6 +301,28 @@ def read_targets(arguments: argparse.Namespace) -> dict[str, str]:
     return named
 
 
+def read_for_each(
+    texts: Sequence[str] | None, option: str, questions: Sequence[Question]
+) -> float | dict[str, float] | None:
+    """Return the numbers of a repeated option: ``NUMBER`` for all, ``QUESTION=NUMBER`` for one."""
+    found: dict[str | None, float] = {}
+    for text in texts or ():
+        name, is_named, number = text.rpartition("=")
+        key = name if is_named else None
+        if key in found:
+            raise UsageError(f"{option} is given twice{f' for {name!r}' if is_named else ''}")
+        try:
+            found[key] = float(number)
+        except ValueError:
+            expected = "expected a number or QUESTION=NUMBER"
+            raise UsageError(f"{option}: {expected}, got {text!r}") from None
+    of_all = found.pop(None, None)
+    if not found:
+        return of_all
+    every = {} if of_all is None else {name_of(q.name, i): of_all for i, q in enumerate(questions)}
+    return {**every, **{str(name): number for name, number in found.items()}}
+
+
 def _delimiter(arguments: argparse.Namespace) -> str | None:
     value: str | None = arguments.delimiter
     if value is None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..checks import check_several, found, wrong
 from ..errors import InvalidArgumentError
 from ..terminal import counted
-from .answers import expand, name_of
+from .answers import expand, name_of, parts_of
 from .prompts import AskedQuestion
 from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, text_of
 
@@ -55,6 +55,27 @@ def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQues
         else:
             named.append((name, question))
     return tuple(named)
+
+
+def for_each_question(what: str, given: Any, questions: Sequence[Question]) -> list[Any]:
+    """Return a value for each question of :func:`named_questions`.
+
+    `given` is one value for all, or a mapping from the names of all questions. A question with
+    several labels has one value. `what` names the values in errors.
+    """
+    names = [name_of(question.name, i) for i, question in enumerate(questions)]
+    if not isinstance(given, Mapping):
+        return [given] * len(named_questions(questions))
+    listed = ", ".join(map(repr, names))
+    for name in given:
+        if name not in names:
+            raise InvalidArgumentError(f"{what}: expected questions among {listed}, got {name!r}")
+    for name in names:
+        if name not in given:
+            raise InvalidArgumentError(
+                f"{what}: expected one for each of {listed}, got none for {name!r}"
+            )
+    return [given[names[i]] for i, (_, parts) in enumerate(parts_of(questions)) for _ in parts]
 
 
 def option_names(question: AskedQuestion) -> tuple[str, ...]:

@@ -30,7 +30,13 @@ from ..checks import (
     short_repr,
 )
 from ..decisions.answers import name_of, parts_of
-from ..decisions.examples import UNLABELLED, named_questions, option_names, read_examples
+from ..decisions.examples import (
+    UNLABELLED,
+    for_each_question,
+    named_questions,
+    option_names,
+    read_examples,
+)
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.probabilities import Array, adjusted, log_mean
 from ..decisions.prompt_settings import PromptArguments, PromptSettings
@@ -148,7 +154,7 @@ def calibrate(
     scoring: ScoringRule = "constrained",
     strength: float = 1.0,
     prefer: Preference = "cheap",
-    risk: float | None = None,
+    risk: float | Mapping[str, float] | None = None,
     confidence: float = 0.9,
     each_option: bool = False,
     option_risks: Mapping[Any, float] | None = None,
@@ -173,7 +179,7 @@ def calibrate(
     scoring: ScoringRule = "constrained",
     strength: float = 1.0,
     prefer: Preference = "cheap",
-    risk: float | None = None,
+    risk: float | Mapping[str, float] | None = None,
     confidence: float = 0.9,
     each_option: bool = False,
     option_risks: Mapping[Any, float] | None = None,
@@ -235,7 +241,7 @@ def calibrate(
         options that contain the right one with a probability of 1 - risk; see
         :mod:`.thresholds`. Both hold for later inputs from the same source as the examples, with
         repeated inputs as frequent as in the examples, and also for new texts alone. Above 0 and
-        below 1.
+        below 1. A mapping has the risk of each question, by name.
     confidence
         The lowest probability, over draws of the examples, that `risk` is kept.
     each_option
@@ -314,10 +320,10 @@ def calibrate(
     strength = check_number("strength", strength, 0, 1)
     check_one_of("prefer", prefer, get_args(Preference))
     confidence = inner_fraction("confidence", confidence)
-    risk = None if risk is None else inner_fraction("risk", risk)
+    risks = None if risk is None else _risks(risk, asked)
     if check_flag("each_option", each_option) and risk is None:
         raise InvalidArgumentError("each_option needs risk: the share of wrong answers to accept")
-    option_risks = _checked_risks(option_risks, asked, risk, each_option)
+    option_risks = _checked_risks(option_risks, asked, risk is not None, each_option)
     sampled = None if random is None else check_several("random", random, "a list of indices")
     if sampled is not None and risk is None:
         raise InvalidArgumentError("random needs risk: the share of wrong answers to accept")
@@ -351,9 +357,9 @@ def calibrate(
     )  # these need no answers
 
     def check_enough(asked_about: NDArray[np.bool_]) -> None:
-        if is_fitted and risk is None:
+        if is_fitted and risks is None:
             _check_enough(method, names, asked_about, MIN_EXAMPLES)
-        if risk is not None:  # half of the right answers are for the risk
+        if risks is not None:  # half of the right answers are for the risk
             answered = asked_about & has_label
             _check_enough(method, names, answered, 2 * MIN_EXAMPLES)
 
@@ -389,12 +395,13 @@ def calibrate(
         )
         shots = tuple((shot.text, shot.option) for shot in settings.shots_of(question))
         certifies = np.isin(np.flatnonzero(asked_about[:, i]), list(sampled or ()))
-        if sampled is not None and risk is not None:
-            used, held_out = _split_at_look(targets, certifies, looks(risk, confidence))
+        if sampled is not None and risks is not None:
+            preset = looks(risks[i], confidence)
+            used, held_out = _split_at_look(targets, certifies, preset)
             if n_later := len(targets) - len(used) - len(held_out):
-                warn(_later(name, n_later, len(held_out), looks(risk, confidence)))
+                warn(_later(name, n_later, len(held_out), preset))
         else:
-            used, held_out = _split(targets, risk is not None)
+            used, held_out = _split(targets, risks is not None)
         tried = tried_for[i]
         if any(_base(each) == "head" for each in tried):
             counts = _counts(targets[used], scored.n_options)
@@ -416,13 +423,13 @@ def calibrate(
             part, known, best = _fit_with_rows(question_to(question), scored, used, tried, learned)
         rows_of_fit = np.flatnonzero(asked_about[:, i])[part].tolist()
         suspicious += _suspicious(name, question, known, best.method, rows_of_fit, labelled.inputs)
-        if risk is not None:
+        if risks is not None:
             certifying.append(_held_out(best, scored, used, held_out))
             frequencies = _frequencies(targets[used], n_options) if each_option else None
             best = _certified(
                 best,
                 certifying[-1],
-                risk,
+                risks[i],
                 confidence,
                 frequencies,
                 option_risks,
@@ -431,17 +438,19 @@ def calibrate(
             reasons = _repeats(name, inputs, groups) + _neglected(name, best, certifying[-1])
             for reason in (*reasons, *_nothing_certified(name, best.threshold, sampled is None)):
                 warn(reason)
-        measured = certifying[-1] if risk is not None else _cross_validated_rows(known, best.method)
+        measured = (
+            certifying[-1] if risks is not None else _cross_validated_rows(known, best.method)
+        )
         fitted.append(replace(best, examples=shots, automation=_automation(measured)))
         if best.head is not None:
             of_heads[i] = known
     if of_heads:
         fitted = _with_familiarity(model, every, settings, fitted, of_heads, cache, score_cache)
     labels = []
-    if risk is not None:
+    if risks is not None:
         for name, parts in _parts_of_labels(asked):
             threshold = _certified_labels(
-                [certifying[i] for i in parts], risk, confidence, sampled is not None
+                [certifying[i] for i in parts], risks[parts[0]], confidence, sampled is not None
             )
             labels.append(LabelsThreshold(first=parts[0], n=len(parts), threshold=threshold))
             for reason in _nothing_certified(f"{name}, all labels", threshold, sampled is None):
@@ -975,14 +984,23 @@ def _certified(
     )
 
 
+def _risks(risk: Any, questions: Sequence[Question]) -> list[float]:
+    """Return the risk of each question."""
+    named = zip(named_questions(questions), for_each_question("risk", risk, questions), strict=True)
+    is_one = not isinstance(risk, Mapping)
+    return [
+        inner_fraction("risk" if is_one else f"risk of {name!r}", each) for (name, _), each in named
+    ]
+
+
 def _checked_risks(
-    risks: Any, questions: Sequence[Question], risk: float | None, each_option: bool
+    risks: Any, questions: Sequence[Question], has_risk: bool, each_option: bool
 ) -> dict[Any, float] | None:
     """Return the risks of options after checking that a question has each option."""
     if risks is None:
         return None
     check_kind("option_risks", risks, Mapping, "a mapping from options to shares")
-    if risk is None or each_option:
+    if not has_risk or each_option:
         raise InvalidArgumentError("option_risks needs risk, without each_option")
     known = [value for _, asked in named_questions(questions) for value in asked.values]
     for option in risks:

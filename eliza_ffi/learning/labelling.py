@@ -202,7 +202,7 @@ class LabelCounts:
         return self.n_right / self.n_random if self.n_random else float("nan")
 
 
-def status(counts: LabelCounts, risk: float) -> str:
+def status(counts: LabelCounts) -> str:
     """Return what the labels say, in one line."""
     text = counted(counts.n_chosen + counts.n_random, "label")
     if not counts.n_random:
@@ -211,7 +211,8 @@ def status(counts: LabelCounts, risk: float) -> str:
         f", accuracy {counts.accuracy:.2f} ({counts.low:.2f} to {counts.high:.2f}, "
         f"{counted(counts.n_random, 'random row')})"
     )
-    found, errors = counts.certificate, f"{100 * risk:.3g} % errors"
+    found = counts.certificate
+    errors = f"{100 * found.risk:.3g} % errors"
     if counts.n_random < MIN_RANDOM:
         return text
     if found.threshold is not None:

@@ -37,9 +37,6 @@ MAX_VERSIONS = 10
 MAX_ANSWERS, MAX_CHARACTERS = 1000, 2**24
 """How many inputs of answers are remembered, and their length together."""
 
-RISK = 0.05
-"""The share of errors for which the page says how many answers can be automated."""
-
 MIN_P = 1e-12
 """A right option of a smaller probability gets this one in a comparison of two calibrations."""
 
@@ -311,7 +308,7 @@ class TableLabels:
         self._lock = threading.Lock()
         (question,) = learner.questions
         is_score = isinstance(question, Score)
-        self._labelling = Labelling(len(self._options), RISK, is_score=is_score)
+        self._labelling = Labelling(len(self._options), is_score=is_score)
         self._places: dict[int, int] = {}  # by the number of the row, in the order of reading
         # The rows that have a label come first.
         self._known = {each.row: each for each in learner.file.labels if each.row is not None}
@@ -332,7 +329,7 @@ class TableLabels:
             while found is None and self._take(self._labelling.n_rows + 1):
                 found = self._labelling.next()
             counts = self._labelling.counts()
-            row: dict[str, Any] = {"row": None, "progress": status(counts, RISK)}
+            row: dict[str, Any] = {"row": None, "progress": status(counts)}
             if found is not None:
                 number = [*self._places][found.row]
                 p = np.exp(self._labelling.log_probabilities()[found.row])

@@ -104,6 +104,8 @@ def test_only_random_rows_of_a_file_of_labels_measure(run: Run) -> None:
     ("more", "code", "message"),
     [
         (["--risk", "0"], 2, "--risk must be above 0 and below 1"),
+        (["--risk", "wanted=1"], 2, "--risk must be above 0 and below 1"),
+        (["--risk", "needed=0.1"], 1, "--risk: expected questions among 'wanted', got 'needed'"),
         (["--output", "nowhere/labels.csv"], 1, "nowhere"),
         (["--column", "subject"], 1, "no column 'subject'"),
     ],
@@ -118,7 +120,7 @@ def test_a_row_asks_every_question_and_each_key_can_be_undone(
 ) -> None:
     two = [*COMMAND, "--predicate", "It is urgent.", "--name", "urgent"]
     press(monkeypatch, "1", "2", "n", "q")
-    out = run(*two).out
+    out = run(*two, "--risk", "0.1", "--risk", "urgent=0.2").out
     assert "wanted: 0 labels" in out
     assert "urgent: 0 labels" in out
     head, *lines = labels()
@@ -188,7 +190,7 @@ def test_the_screen_says_what_the_labels_can_certify(n_wrong: int, n: int, expec
     certificate = certify([0.97] * n, right, risk=0.05, at_looks=True)
     following = next(look for look in looks(0.05, 0.9) if look > n)
     counts = LabelCounts(2, n, n - n_wrong, 0.3, 0.7, certificate, following)
-    assert expected in status(counts, 0.05)
+    assert expected in status(counts)
 
 
 def write_labels(*lines: str) -> None:

@@ -217,6 +217,21 @@ def test_an_option_can_have_a_risk_of_its_own(run: Run, table: str) -> None:
         assert message in " ".join(err.split())
 
 
+def test_a_question_can_have_a_risk_of_its_own(run: Run, table: str) -> None:
+    command = ["calibrate", table, *LABELS, *ASKED, "--method", "none", "--output", "c.json"]
+    fitted = run(*command, "--json", "--risk", "0.9", "--risk", "wanted=0.8").json
+    assert [fitted[name]["threshold"]["risk"] for name in ("silent", "wanted")] == [0.9, 0.8]
+    for options, code, message in (
+        (["few"], 2, "--risk: expected a number or QUESTION=NUMBER, got 'few'"),
+        (["0.1", "--risk", "0.2"], 2, "--risk is given twice"),
+        (["wanted=0.2", "--risk", "wanted=0.2"], 2, "--risk is given twice for 'wanted'"),
+        (["wanted=0.2"], 1, "risk: expected one for each of 'silent', 'wanted', got none for"),
+        (["0.1", "--risk", "tone=0.1"], 1, "expected questions among 'silent', 'wanted', got"),
+    ):
+        err = run(*command, "--risk", *options, code=code).err
+        assert message in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("command", "options", "code", "message"),
     [

@@ -245,6 +245,36 @@ def test_wrong_risks_of_options_are_rejected(
         calibrate(scripted_model(z), RARE, labelled, method="none", **given_)
 
 
+def test_each_question_can_have_a_risk_of_its_own(scripted_model: MakeModel) -> None:
+    source = Source.of()
+    two = {"strict": QUESTION, "lenient": QUESTION, "labels": MultiLabel("Fit?", ["x", "y"])}
+    model = scripted_model(
+        {"Which?": source.z, "Fit?": np.zeros((1, 2))}
+        | {each.instructions: source.z[:, :2] for each in two["labels"].predicates}
+    )
+    rows = [
+        (text, {"strict": right, "lenient": right, "labels": []})
+        for text, right in source.draw(300, 0)
+    ]
+    given_: Any = {"method": "none", "on_warning": str}
+    fitted = calibrate(
+        model, two, rows, risk={"strict": 0.1, "lenient": 0.3, "labels": 0.2}, **given_
+    )
+    found = [each.threshold for each in fitted.questions]
+    assert [each and each.risk for each in found] == [0.1, 0.3, 0.2, 0.2]
+    assert fitted.labels[0].threshold.risk == 0.2
+    for risk, threshold in ((0.1, found[0]), (0.3, found[1])):
+        alone = calibrate(model, QUESTION, [(x, y["strict"]) for x, y in rows], risk=risk, **given_)
+        assert alone.questions[0].threshold == threshold
+    for wrong, message in (
+        ({"strict": 0.1}, "risk: expected one for each of .*, got none for 'lenient'"),
+        ({"strikt": 0.1}, "risk: expected questions among 'strict', .*, got 'strikt'"),
+        ({**dict.fromkeys(two, 0.1), "lenient": 1}, "risk of 'lenient' must be above 0 and below"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            calibrate(model, two, rows, risk=wrong, **given_)
+
+
 def test_an_option_without_rows_cannot_be_certified(scripted_model: MakeModel) -> None:
     source = Source.of(strength=8.0)
     model = scripted_model(source.z)
