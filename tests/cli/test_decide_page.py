@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from command import Run
+from pages import differences
 
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
@@ -46,8 +48,13 @@ def test_the_commands_run_in_order(
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["error"] is None for row in rows] == [True, True, True, False, True, True]
     assert list(rows[0])[:3] == ["row", "id", "team"]
-    header = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[0]
-    assert header.startswith("row,id,body,input_team,input_urgent,team,team_probability,")
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        decided = list(csv.DictReader(file))
+    assert ",".join(decided[0]).startswith("row,id,body,input_team,input_urgent,team,team_prob")
+    columns, _, *shown = (line.split("|")[1:-1] for line in re.findall(r"^\|.*", PAGE, re.M)[:8])
+    for row, cells in zip(decided, shown, strict=True):
+        got = " ".join(row[column.strip()] for column in columns)
+        assert differences(" ".join(cells), got) == []
     exec(blocks("python")[0], {})
     assert capsys.readouterr().out == blocks("text")[0]
 
