@@ -34,7 +34,7 @@ EXTRAS = {
     ),
     "mcp": ("tools for agents (MCP)", ("mcp",)),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
-    "schema": ("Python classes as schemas (JSON Schemas work without it)", ("pydantic",)),
+    "schema": ("Python classes as schemas of answers", ("pydantic",)),
     "plot": ("plots of evaluate's results", ("matplotlib",)),
     "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),

@@ -204,8 +204,23 @@ def test_doctor_reports_a_working_installation(run: Run) -> None:
         "shared by 8 slots (batching: auto), up to 512 tokens each",
     ):
         assert expected in out
-    assert out.count("\n") <= 24  # the lines of a small terminal
     assert out.endswith("all is well\n")
+
+
+def test_doctor_fits_a_small_terminal_without_any_extra(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = metadata.version
+
+    def version(name: str) -> str:
+        if name in DEPENDENCIES:
+            return installed(name)
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    lines = run("doctor").out.splitlines()
+    assert len(lines) <= 24
+    assert [line for line in lines if len(line) > 100 and "/" not in line] == []
 
 
 def test_doctor_json_has_the_findings(run: Run) -> None:
