@@ -184,8 +184,14 @@ class AsyncModel:
     constructor's `progress` is an exception: it is a plain function, and is called on the thread
     that loads the model or runs a request.
 
-    >>> async with await AsyncModel.open() as model:  # doctest: +SKIP
-    ...     print((await model.choose("A pet is a ", ["cat", "horse"])).value)
+    >>> async def main() -> None:
+    ...     async with await AsyncModel.open() as model:
+    ...         print((await model.choose("A pet is a ", ["cat", "horse"])).value)
+    ...         tokens = await model.chat_tokens([{"role": "user", "content": "hello"}])
+    ...         assert (await model.chat_template()) and model.binding is model.session.binding
+    ...         assert tokens and model.path.endswith(".gguf")
+    >>> asyncio.run(main())
+    cat
 
     Parameters
     ----------
@@ -210,7 +216,10 @@ class AsyncModel:
     async def from_pretrained(
         cls, repo_id: str, filename: str | None = None, **more: Any
     ) -> AsyncModel:
-        """Do the same as :meth:`Model.from_pretrained`, on a thread."""
+        """Do the same as :meth:`Model.from_pretrained`, on a thread.
+
+        >>> model = await AsyncModel.from_pretrained("org/model-GGUF")  # doctest: +SKIP
+        """
         return await cls.open(hub_path(repo_id, filename), **more)
 
     @classmethod
@@ -229,6 +238,8 @@ class AsyncModel:
         """Free the model and cancel running generations. Closing twice is harmless.
 
         This call blocks until the model is freed. ``async with`` closes the model on a thread.
+
+        >>> AsyncModel().close()
         """
         self._model.close()
 

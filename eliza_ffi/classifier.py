@@ -96,9 +96,16 @@ class Classifier:
     Examples
     --------
     >>> from eliza_ffi import Classifier
-    >>> classifier = Classifier(labels=["billing", "technical"])
-    >>> classifier.predict(["I was charged twice.", "The app crashes."]).shape
-    (2,)
+    >>> texts, right = ["I was charged twice.", "The app crashes."], ["billing", "technical"]
+    >>> classifier = Classifier(labels=right)
+    >>> classifier.predict(texts).shape, classifier.predict_log_proba(texts).shape
+    ((2,), (2, 2))
+    >>> classifier.score(texts, right)
+    1.0
+    >>> classifier.fit(texts, right).save("tickets.json")
+    >>> Classifier.load("tickets.json").set_params(method="head").get_params()["method"]
+    'head'
+    >>> classifier.set_score_request(sample_weight=True)  # doctest: +SKIP
     """
 
     _estimator_type = "classifier"

@@ -179,6 +179,9 @@ def kind_of_status(status: int) -> type[ElizaError]:
 def error_from_status(status: int, text: str, doing: str) -> ElizaError:
     """Return the exception for a negative library status.
 
+    >>> error_from_status(-8, "", "open a stream")
+    BusyError('cannot open a stream: no slot is free (status -8)')
+
     Parameters
     ----------
     status

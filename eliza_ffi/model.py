@@ -116,7 +116,9 @@ class Model:
 
     >>> with Model() as model:  # the embedded model
     ...     print(model.choose("A good pet is a ", ["cat", "horse"]).value)
+    ...     assert model.binding.supports("choose") and model.chat_template and model.path
     cat
+    >>> model.close()  # is closed already
 
     Parameters
     ----------

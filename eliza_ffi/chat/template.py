@@ -191,6 +191,9 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
     """Return a model's chat template, from the library's description of the model.
 
     Raise NoChatTemplateError if the model has none, and ChatTemplateError if it is not valid.
+
+    >>> template_of_model(model.describe()["model"]).thinking_format is None
+    True
     """
     source = check_kind("facts", facts, Mapping, "a mapping").get("chat_template")
     if source:

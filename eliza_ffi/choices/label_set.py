@@ -35,6 +35,12 @@ ANCHOR = "\n"
 class ChoiceResult(Generic[T]):
     """The label that the model chose, and its probability.
 
+    >>> result = model.choose("A pet is a ", ["cat", "horse"], probabilities=True)
+    >>> result.ranked()[0] == (result.value, result.probabilities["cat"])
+    True
+    >>> 0 < result.confidence < result.probability < 1
+    True
+
     Attributes
     ----------
     value : T
@@ -89,8 +95,7 @@ class ChoiceResult(Generic[T]):
     def confidence(self) -> float:
         """How far the highest probability is above chance: 0 (all labels equally likely) to 1.
 
-        For n labels with the highest probability p, the value is (p - 1/n) / (1 - 1/n). For a
-        single label, it is 1.
+        The formula is that of :func:`~eliza_ffi.decisions.choice_confidence`.
 
         Raises
         ------
@@ -134,6 +139,9 @@ def tokenize_choice(
     a space before the first word of their input, so ``"RESPOND"`` would become ``" RESPOND"``. For
     these tokenizers, the label is tokenized after a line break, and the tokens of the line break
     are removed from the result.
+
+    >>> model.detokenize(tokenize_choice("REPLY", model.tokenize, model.detokenize))
+    'REPLY'
 
     Parameters
     ----------
@@ -251,6 +259,9 @@ class LabelSet(Generic[T]):
 
 def as_label_set(choices: Any) -> LabelSet[Any]:
     """Convert any accepted kind of label set to a `LabelSet`.
+
+    >>> as_label_set(bool).texts
+    ('true', 'false')
 
     Parameters
     ----------

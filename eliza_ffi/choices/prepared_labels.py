@@ -27,6 +27,10 @@ class PreparedLabels(LabelSet[T]):
     :meth:`~eliza_ffi.model.Model.prepare_labels` creates it. During its lifetime, the library uses
     200 to 350 bytes of memory for each label.
 
+    >>> labels = model.prepare_labels(["pet > cat", "pet > dog"])
+    >>> labels.index_of("pet > dog"), labels.keys[1], labels.hierarchy(" > ").depth
+    (1, 'pet > dog', 2)
+
     Parameters
     ----------
     choices

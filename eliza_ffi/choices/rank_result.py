@@ -37,6 +37,9 @@ class RankResult(Generic[T]):
 
     ``for label, probability in result`` iterates over them, and ``result[0]`` is the first pair.
 
+    >>> model.rank("A good pet is a ", ["cat", "dog", "horse"], 1).to_dict()["labels"]
+    ['cat']
+
     Attributes
     ----------
     labels : tuple of T

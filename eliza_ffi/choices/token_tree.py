@@ -142,6 +142,9 @@ def build_token_tree_descriptor(
 ) -> TokenTreeDescriptor:
     """Tokenize labels and sort them, so that equal label sets have equal JSON.
 
+    >>> build_token_tree_descriptor("action", ["REPLY", "IGNORE"], model.tokenize).leaves[0].name
+    'IGNORE'
+
     Parameters
     ----------
     path

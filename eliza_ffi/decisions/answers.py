@@ -338,6 +338,10 @@ class Decision(Mapping[str, A]):
     The name of an unnamed question is its position, ``"0"`` for the first one. You can also look up
     any answer by its position: ``decision[0]`` is the answer to the first question.
 
+    >>> decision = model.decide("I paid twice!", {"team": Choice("Team?", ["billing", "login"])})
+    >>> decision.to_dict()["answers"][0]["choice"], decision.to_json()[:10]
+    ('billing', '{"answers"')
+
     Attributes
     ----------
     answers : tuple of Answer
@@ -467,6 +471,9 @@ def choice_confidence(probabilities: Sequence[float], n_options: int | None = No
     The formula is the one published for ``/v1/systemone``: (p - 1/n) / (1 - 1/n), but at least 0.
     The confidence of a single option is 1. `probabilities` has at least the highest one, and
     `n_options` is the number of probabilities by default.
+
+    >>> round(choice_confidence([0.75, 0.25]), 2)
+    0.5
     """
     probabilities = _checked(probabilities)
     if n_options is None:
@@ -481,6 +488,9 @@ def score_confidence(probabilities: Sequence[float]) -> float:
     The formula is the one published for ``/v1/systemone``: 1 - d/d_u, but at least 0. Here d is the
     mean distance to the most probable level, and d_u is the mean distance of a uniform distribution
     to the middle of the scale.
+
+    >>> score_confidence([0.0, 1.0, 0.0])
+    1.0
     """
     probabilities = _checked(probabilities)
     n = len(probabilities)
@@ -541,6 +551,9 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
     """Convert an answer to JSON data in the format of ``/v1/decisions``.
 
     Answers of type ``labels`` are an extension of OpenAI's format.
+
+    >>> decisions_answer(model.decide("I paid twice!", Predicate("It is about money."))[0])["type"]
+    'predicate'
     """
     check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
     name = {"name": answer.name}
@@ -575,6 +588,9 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
 
 def systemone_answer(answer: Answer) -> dict[str, Any]:
     """Convert an answer to JSON data in the format of ``/v1/systemone``.
+
+    >>> systemone_answer(model.decide("I paid twice!", Predicate("It is about money."))[0])["type"]
+    'noul'
 
     Raises
     ------

@@ -147,6 +147,9 @@ def ask(
 ) -> RenderedQuestion:
     """Choose labels and an order for the options of a question.
 
+    >>> ask(Choice("Which team?", ["billing", "login"]), "letters").label_of(1)
+    'B'
+
     Parameters
     ----------
     answer_style
@@ -206,6 +209,9 @@ def option_count(question: AskedQuestion) -> int:
 
 def input_text(input: Any) -> str:
     """Convert an input to text: a conversation turn by turn, other data as JSON.
+
+    >>> input_text({"mail": "I paid twice!"})
+    '{"mail": "I paid twice!"}'
 
     Parameters
     ----------

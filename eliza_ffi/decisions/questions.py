@@ -116,8 +116,8 @@ class Level:
 class Predicate:
     """Ask whether a statement about the input is true.
 
-    >>> Predicate("Is the writer angry?", name="angry").instructions
-    'Is the writer angry?'
+    >>> Predicate("Is the writer angry?", name="angry").values
+    (True, False)
 
     Attributes
     ----------
@@ -158,8 +158,10 @@ class Predicate:
 class Choice(Generic[V]):
     """Ask which option fits the input best.
 
-    >>> Choice("Which team?", {"billing": "payments", "login": "passwords"}, name="team").name
-    'team'
+    >>> teams = {"billing": "payments", "login": "passwords"}
+    >>> choice = Choice("Which team?", teams, name="team", none="neither")
+    >>> choice.values, choice.options[0].description, choice.lists_options, choice.has_many_options
+    (('billing', 'login', 'neither'), 'payments', True, False)
 
     Attributes
     ----------
@@ -282,8 +284,8 @@ class Choice(Generic[V]):
 class Score:
     """Ask for a position on a scale.
 
-    >>> len(Score("How urgent is it?", ["low", "normal", "high"]).levels)
-    3
+    >>> Score("How urgent is it?", ["low", "normal", "high"]).values
+    ('low', 'normal', 'high')
 
     Attributes
     ----------
@@ -322,8 +324,9 @@ class Score:
 class MultiLabel(Generic[V]):
     """Ask which labels fit the input. Each label is asked as a predicate of its own.
 
-    >>> len(MultiLabel("What is it about?", ["parcels", "money"]).labels)
-    2
+    >>> topics = MultiLabel("What is it about?", ["parcels", "money"])
+    >>> len(topics.predicates), topics.n_asked, topics.has_many_labels
+    (2, 2, False)
 
     Attributes
     ----------

@@ -41,6 +41,9 @@ _FIELDS = {
 def as_questions(questions: Any) -> tuple[Question, ...]:
     """Read one or more questions in any supported form.
 
+    >>> as_questions({"money": Predicate("It is about money.")})[0].name
+    'money'
+
     Parameters
     ----------
     questions
@@ -81,6 +84,9 @@ def question_from(question: Any, name: str | None = None) -> Question:
     """Read a question: an object, or a mapping in one of the two wire formats.
 
     `name` replaces the question's own name. Errors name the question and the malformed field.
+
+    >>> question_from({"type": "predicate", "instructions": "It is about money."}, "money").name
+    'money'
     """
     return _question(question, name, None)
 
@@ -89,6 +95,9 @@ def question_to(question: Question) -> dict[str, Any]:
     """Convert a question to JSON data that :func:`question_from` can read.
 
     The result does not contain `source`, which only decision models use.
+
+    >>> question_to(Predicate("It is about money."))["type"]
+    'predicate'
     """
     check_kind("question", question, _QUESTIONS, "a Predicate, Choice, Score or MultiLabel")
     kind = next(kind for kind, each in _KINDS.items() if isinstance(question, each))

@@ -216,6 +216,9 @@ def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStream
     :meth:`Model.generate <eliza_ffi.model.Model.generate>`. The fields of
     :class:`FfiStreamingGenerateArgs` for token trees are also allowed: `token_tree_payload`,
     `token_tree_mode`, `token_tree_path` and `on_trie_error`.
+
+    >>> generate_args(model, "Once", max_tokens=3).max_tokens
+    3
     """
     check_kind("model", model, Model, "a Model")
     token_tree = {name: settings.pop(name) for name in TOKEN_TREE_FIELDS & settings.keys()}

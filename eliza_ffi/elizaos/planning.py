@@ -194,6 +194,9 @@ def plan(
     `actions` are :class:`Action` objects, or mappings in elizaOS's JSON format; a malformed action
     raises InvalidArgumentError. The other arguments and errors are those of
     :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+
+    >>> plan(model, "Say hello. ", [{"name": "STOP", "parameters": []}]).text
+    '{"action":"STOP","parameters":{}}'
     """
     check_kind("model", model, Model, "a Model")
     return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, timeout=timeout, **settings)

@@ -34,6 +34,9 @@ _NODE = struct.Struct("<iBI")
 def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
     """Encode choices as an ``RTKT`` payload.
 
+    >>> encode_rtkt("action", [[1, 2], [3]])[:4]
+    b'RTKT'
+
     Parameters
     ----------
     path
@@ -70,6 +73,10 @@ def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
 
 def encode_descriptor(descriptor: TokenTreeDescriptor) -> bytes:
     """Encode the leaves of a descriptor, without their names, as an ``RTKT`` payload.
+
+    >>> from eliza_ffi.choices import build_token_tree_descriptor
+    >>> encode_descriptor(build_token_tree_descriptor("action", ["STOP"], model.tokenize))[:4]
+    b'RTKT'
 
     Raises
     ------

@@ -129,6 +129,11 @@ class FfiStreamingRunner:
 
 
 def runner_of(model: Model) -> FfiStreamingRunner:
-    """Return a streaming runner that uses an open model. Closing the model closes the runner."""
+    """Return a streaming runner that uses an open model. Closing the model closes the runner.
+
+    >>> args = generate_args(model, "Once", max_tokens=3)
+    >>> asyncio.run(runner_of(model).generate_with_usage(args)).text != ""
+    True
+    """
     check_kind("model", model, Model, "a Model")
     return FfiStreamingRunner(model.binding, model.session.ctx, model.session.scheduler)

@@ -383,6 +383,18 @@ class SuspiciousLabel:
 class Calibration(JsonFields):
     """Hold a calibration for one model and one list of questions.
 
+    >>> rows = [("I was charged twice.", "billing"), ("I cannot sign in.", "login")] * 10
+    >>> calibration = calibrate(model, Choice("Which team?", ["billing", "login"]), rows)
+    >>> calibration.save("team.json")
+    >>> copies = [Calibration.load("team.json"), Calibration.from_text(calibration.to_text())]
+    >>> copies.append(Calibration.from_dict(calibration.to_dict()))
+    >>> {each.digest for each in copies} == {calibration.digest}
+    True
+    >>> calibration.can_certify, calibration.is_prior, calibration.knows_unfamiliar
+    (False, False, True)
+    >>> calibration.asked[0].values, calibration.prompt_arguments()["orders"]
+    (('billing', 'login'), 1)
+
     Attributes
     ----------
     model : str

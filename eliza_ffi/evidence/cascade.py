@@ -439,6 +439,8 @@ class Cascade:
     """Ask cheap sources first, and the next one only if the answer may still change.
 
     >>> cascade = Cascade([model, (model, {"orders": 2})], below=0.9)
+    >>> len(cascade.names)
+    2
 
     Parameters
     ----------
@@ -529,6 +531,10 @@ class Cascade:
 
         A source may also be an :class:`~eliza_ffi.AsyncModel`. Functions are called on a thread.
         `timeout` is the limit in seconds for each source. Cancelling the task ends the request.
+
+        >>> question = Choice("Which team?", ["billing", "login"])
+        >>> asyncio.run(cascade.decide_async("I paid twice!", question))[0].choice
+        'billing'
         """
         check_one_input(input)
         plan = plan_for(self, questions, calibration, min_probability)

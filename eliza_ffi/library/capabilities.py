@@ -115,6 +115,9 @@ def detect_capabilities(
 ) -> InferenceCapabilities:
     """Return the capabilities of a library.
 
+    >>> detect_capabilities(model.binding).streaming_llm
+    True
+
     Parameters
     ----------
     source

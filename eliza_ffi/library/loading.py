@@ -110,6 +110,9 @@ def find_library(
     if the bundle is trusted. A library can run any code, so load it only from a bundle whose author
     you trust.
 
+    >>> "elizainference" in find_library().name
+    True
+
     Parameters
     ----------
     path

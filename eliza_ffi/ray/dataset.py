@@ -43,6 +43,8 @@ def decide_dataset(
     The model runs only when the returned dataset is read or written. Ray may change the order of
     the rows: keep a column that identifies them.
 
+    >>> decide_dataset(ds, "body", {"team": Choice("Team?", ["a", "b"])})  # doctest: +SKIP
+
     Parameters
     ----------
     ds
@@ -93,6 +95,8 @@ def choose_dataset(
     **more: Any,
 ) -> Dataset:
     """Return a dataset with a label for each row.
+
+    >>> choose_dataset(ds, "{body} The team for this is ", ["a", "b"])  # doctest: +SKIP
 
     Parameters
     ----------

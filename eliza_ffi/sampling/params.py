@@ -177,6 +177,9 @@ def _is_bias(token: Any, bias: Any) -> bool:
 def parse_order(text: str) -> tuple[str, ...]:
     """Split an order string into sampler names; an empty string gives no names.
 
+    >>> parse_order("top_k;temperature")
+    ('top_k', 'temperature')
+
     Raises
     ------
     InvalidArgumentError
@@ -207,6 +210,11 @@ class Sampling:
 
     >>> model.generate("Once", 5, sampling=Sampling(temperature=0.8, seed=1)).finish_reason
     'length'
+    >>> code = Sampling.preset("code", seed=3)
+    >>> code.is_greedy, code.active()["top_k"], code.to_options()["temperature"]
+    (False, 'top_k=40', '0.2')
+    >>> '"seed": 3' in code.to_json()
+    True
 
     Attributes
     ----------

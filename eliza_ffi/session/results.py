@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 class RerankResult:
     """A document and its relevance for a query.
 
+    >>> RerankResult(index=1, score=2.8, probability=0.94).index
+    1
+
     Attributes
     ----------
     index : int
@@ -51,6 +54,10 @@ class RerankResult:
 @dataclass(frozen=True)
 class TokenLogprob:
     """A generated token and its log-probability.
+
+    >>> token = model.generate("Once", 1, logprobs=2).logprobs[0]
+    >>> token.logprob <= token.top[0].logprob <= 0
+    True
 
     Attributes
     ----------
@@ -95,6 +102,10 @@ class ReasoningPiece(TextPiece):
 @dataclass(frozen=True)
 class GenerationResult:
     """The result of generating text.
+
+    >>> result = model.generate("Once", 3)
+    >>> len(result.tokens), result.finish_reason
+    (3, 'length')
 
     Attributes
     ----------

@@ -31,6 +31,12 @@ class TextStream(_WithResult):
 
     To end the generation early, close the stream or use it in a ``with`` statement. A stream that
     is neither read to its end nor closed keeps its slot.
+
+    >>> with model.stream("Once", 3) as stream:
+    ...     text = "".join(stream)
+    >>> text == stream.result.text
+    True
+    >>> stream.close()
     """
 
     def __init__(self, steps: Generator[str | GenerationResult, None, None]) -> None:
@@ -59,7 +65,15 @@ class TextStream(_WithResult):
 
 
 class AsyncTextStream(_WithResult):
-    """An asynchronous iterator over the pieces of generated text; see :class:`TextStream`."""
+    """An asynchronous iterator over the pieces of generated text; see :class:`TextStream`.
+
+    >>> async def write() -> None:
+    ...     async with AsyncModel.of(model).stream("Once", 3) as stream:
+    ...         print("".join([piece async for piece in stream]) == stream.result.text)
+    ...     await stream.aclose()
+    >>> asyncio.run(write())
+    True
+    """
 
     def __init__(self, steps: AsyncGenerator[str | GenerationResult, None]) -> None:
         self._steps = steps

@@ -106,6 +106,11 @@ ID_LENGTH = 9  # letters and digits, because Mistral's templates reject other id
 class ToolCall:
     """A tool call of the model.
 
+    >>> messages = [{"role": "user", "content": "what time is it?"}]
+    >>> call = model.call_tool(messages, tools, "required")
+    >>> call.name, call.to_message()["role"], call.result("12:00")["content"]
+    ('get_time', 'assistant', '12:00')
+
     Attributes
     ----------
     name : str
@@ -165,6 +170,11 @@ class ToolCall:
 class ToolCalls(list[ToolCall]):
     """The tool calls of one turn, in order.
 
+    >>> messages = [{"role": "user", "content": "what time is it?"}]
+    >>> calls = model.call_tools(messages, tools, "required", max_calls=1)
+    >>> len(calls), len(calls.to_message()["tool_calls"])
+    (1, 1)
+
     Attributes
     ----------
     prompt_tokens, cached_tokens, generated_tokens : int
@@ -206,6 +216,10 @@ class CallPiece:
 @dataclass(frozen=True, repr=False)
 class TextAnswer(GenerationResult):
     """An answer in words from a model that could have called a tool.
+
+    >>> answer = model.call_tool([{"role": "user", "content": "hello"}], tools, max_tokens=5)
+    >>> answer.to_message()["role"]
+    'assistant'
 
     Attributes
     ----------

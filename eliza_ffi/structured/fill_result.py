@@ -23,6 +23,10 @@ T = TypeVar("T")
 class FilledSpan:
     """A filled span.
 
+    >>> span = model.fill("Yes or no? ", {"enum": ["yes", "no"]}).spans[0]
+    >>> span.value in ("yes", "no"), 0 < span.probability <= 1
+    (True, True)
+
     Attributes
     ----------
     index : int
@@ -72,6 +76,11 @@ class FilledSpan:
 @dataclass(frozen=True)
 class FillResult(Generic[T]):
     """A structured answer.
+
+    >>> ok = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    >>> result = model.fill("Yes: ", {**ok, "additionalProperties": False})
+    >>> result.fields == result.value, result.truncated
+    (True, False)
 
     Attributes
     ----------
@@ -139,6 +148,11 @@ class FillResult(Generic[T]):
 @dataclass(frozen=True)
 class PartialField:
     """A finished field of an object, or a finished item of an array.
+
+    >>> shape = {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 1}
+    >>> field, result = model.fill_stream("Yes: ", shape)
+    >>> field.path, field.partial == result.value
+    ((0,), True)
 
     Attributes
     ----------

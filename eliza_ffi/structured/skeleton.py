@@ -29,6 +29,13 @@ _PIECE = re.compile(
 class Skeleton:
     """The sequence of spans that make up an answer.
 
+    >>> spans = [{"kind": "literal", "value": '{"ok":'}, {"kind": "boolean", "key": "ok"}]
+    >>> skeleton = Skeleton.from_dict({"spans": [*spans, {"kind": "literal", "value": "}"}]})
+    >>> skeleton.n_spans, skeleton.matches('{"ok":true}'), skeleton.to_dict()["spans"][:2] == spans
+    (3, True, True)
+    >>> skeleton.parse('{"ok":true}')
+    {'ok': True}
+
     Attributes
     ----------
     spans : tuple of SkeletonSpan

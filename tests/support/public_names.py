@@ -1,10 +1,11 @@
-"""The public names of the package, and those without a docstring."""
+"""The public names of the package, and those without a docstring or an example."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +43,35 @@ def undocumented(room: ModuleType) -> list[str]:
             members = public_members(found)
             missing += [f"{name}.{each}" for each, member in members if not _has_own_doc(member)]
     return missing
+
+
+INTERNAL = (
+    *("CacheOptions.settings", "Speculation.settings"),
+    *("Calibration.apply", "Calibration.check", "Calibration.needs_inputs"),
+    *("Calibration.needs_whole_rows", "Calibration.threshold_of_labels"),
+    *("Calibration.wanted_hidden", "Choice.label_set", "Choice.texts"),
+    *("Classifier.get_metadata_routing", "PreparedLabels.payload", "PreparedLabels.tokens_for"),
+    *("Skeleton.placed", "Skeleton.script"),
+)
+"""Members that only the package itself, or scikit-learn, uses."""
+
+
+def without_example(room: ModuleType) -> list[str]:
+    """Return the public functions of a module, and classes and members of `eliza_ffi`, without an
+    example in their docstring. An example of its class may also show a member."""
+    missing = []
+    for name in room.__all__:
+        found = getattr(room, name)
+        examples = re.findall(r"^ *(?:>>>|\.\.\.) (.*)$", found.__doc__ or "", re.MULTILINE)
+        is_class = inspect.isclass(found) and not issubclass(found, Exception)
+        if not examples and (inspect.isfunction(found) or (is_class and room.__name__ == ROOMS[0])):
+            missing.append(name)
+        if is_class and room.__name__ == ROOMS[0]:
+            for each, member in public_members(found):
+                is_shown = re.search(rf"\.{each}\b", "\n".join(examples))
+                if not is_shown and ">>>" not in (member.__doc__ or ""):
+                    missing.append(f"{name}.{each}")
+    return [name for name in missing if name not in INTERNAL]
 
 
 def _has_own_doc(found: Any) -> bool:
