@@ -2,7 +2,7 @@
 #   - eliza_cpu_attention, our kernel, is part of the library.
 #   - llama_cpu_attention calls llama.cpp's own kernel. It is linked into all other programs that link llama.cpp.
 
-add_library(eliza_cpu_attention OBJECT src/attention/cpu_attention.cpp)
+add_library(eliza_cpu_attention OBJECT src/attention/cpu_attention.cpp src/attention/cpu_products.cpp)
 # ThreadSanitizer does not see how llama.cpp synchronizes the threads.
 target_compile_options(eliza_cpu_attention PRIVATE -ffp-contract=fast -fno-sanitize=thread ${_vector_moves})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")  # the same CPU as for llama.cpp

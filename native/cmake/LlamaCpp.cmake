@@ -42,7 +42,7 @@ if(CMAKE_CROSSCOMPILING)
 endif()
 # llama.cpp calls its attention kernel in C and defines the kernel in C++. Renaming it in C changes only the call, which
 # then reaches our kernel (CpuAttention.cmake).
-set(_c_only " -Dggml_compute_forward_flash_attn_ext=eliza_compute_attention")
+set(_c_only " -Dggml_compute_forward_flash_attn_ext=eliza_compute_attention -Dllamafile_sgemm=eliza_multiply")
 set(_flags "-ffunction-sections -fdata-sections")
 # llama.cpp configures a thread's AMX tiles once. GCC 12 stores only 8 of the configuration's 64 bytes, and another library
 # of the process, such as oneDNN in PyTorch, may release the tiles: the next product ends the process.
