@@ -40,8 +40,8 @@ endif()
 if(CMAKE_CROSSCOMPILING)
   set(ELIZA_NATIVE OFF)  # the library will run on a different CPU
 endif()
-# llama.cpp calls its attention kernel in C and defines the kernel in C++. Renaming it in C changes only the call, which
-# then reaches our kernel (CpuAttention.cmake).
+# llama.cpp calls its kernels for attention and products in C and defines them in C++. Renaming them in C changes only the
+# calls, which then reach our kernels (CpuKernels.cmake).
 set(_c_only " -Dggml_compute_forward_flash_attn_ext=eliza_compute_attention -Dllamafile_sgemm=eliza_multiply")
 set(_flags "-ffunction-sections -fdata-sections")
 # llama.cpp configures a thread's AMX tiles once. GCC 12 stores only 8 of the configuration's 64 bytes, and another library

@@ -25,7 +25,7 @@ foreach(_file IN LISTS _files)
   cmake_path(ABSOLUTE_PATH _file BASE_DIRECTORY ${BUILD})
   if(NOT EXISTS ${_file} OR _file MATCHES "/(crt[^/]*|libc_nonshared.a)$")  # every compiler adds its own
     continue()
-  elseif(_file MATCHES "/libllama_cpu_attention.a$")  # the linker has taken our kernel, of the same name
+  elseif(_file MATCHES "/libllama_cpu_kernels.a$")  # the linker has taken our kernel, of the same name
     continue()
   elseif(_file MATCHES "/lib(c\\+\\+|c\\+\\+abi|unwind|compiler_rt)\\.a$")
     string(APPEND _script "addlib ${_file}\n")

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "attention/cpu_attention.h"
+#include "kernels/cpu_attention.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
 
@@ -242,9 +242,9 @@ std::vector<Case> cases() {
     return all;
 }
 
-class CpuAttention : public testing::TestWithParam<Case> {};
+class CpuKernels : public testing::TestWithParam<Case> {};
 
-TEST_P(CpuAttention, ComputesTheFormula) {
+TEST_P(CpuKernels, ComputesTheFormula) {
     const std::vector<float> expected = Operation(GetParam()).expected();
     for (const int n_threads : {1, 2, 5}) {
         const std::vector<float> got = Operation(GetParam()).run(n_threads);
@@ -256,7 +256,7 @@ TEST_P(CpuAttention, ComputesTheFormula) {
 }
 
 // Each row alone and together with the others, with more threads and with fewer.
-TEST_P(CpuAttention, ARowHasTheSameBitsAloneAndWithOthers) {
+TEST_P(CpuKernels, ARowHasTheSameBitsAloneAndWithOthers) {
     Case c = GetParam();
     const std::vector<float> all = Operation(c).run(1);
     EXPECT_EQ(Operation(c).run(3), all);
@@ -278,10 +278,10 @@ TEST_P(CpuAttention, ARowHasTheSameBitsAloneAndWithOthers) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(, CpuAttention, testing::ValuesIn(cases()), [](const auto & test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(, CpuKernels, testing::ValuesIn(cases()), [](const auto & test) { return test.param.name; });
 
 // Components that do not fill a vector are left to llama.cpp's kernel, which is less exact.
-TEST(CpuAttentionTest, OddSizesWork) {
+TEST(CpuKernelsTest, OddSizesWork) {
     Case c;
     c.dk = c.dv = 20;
     c.mask = text_after(90);
@@ -292,7 +292,7 @@ TEST(CpuAttentionTest, OddSizesWork) {
     }
 }
 
-TEST(CpuAttentionTest, ASinkOfMinusInfinityIsNoSink) {
+TEST(CpuKernelsTest, ASinkOfMinusInfinityIsNoSink) {
     Case c;
     c.sinks = true;
     c.first_sink = -INFINITY;
@@ -304,7 +304,7 @@ TEST(CpuAttentionTest, ASinkOfMinusInfinityIsNoSink) {
     }
 }
 
-TEST(CpuAttentionTest, AnInfiniteValueReachesOnlyTheRowsThatAttendToIt) {
+TEST(CpuKernelsTest, AnInfiniteValueReachesOnlyTheRowsThatAttendToIt) {
     for (const int64_t n_rows : {2, 3, 40}) {
         for (const int64_t groups : {8, 2}) {
             Case c;
@@ -328,7 +328,7 @@ TEST(CpuAttentionTest, AnInfiniteValueReachesOnlyTheRowsThatAttendToIt) {
 }
 
 // llama.cpp's kernel is less exact, which shows that it computed the operation.
-TEST(CpuAttentionTest, AnUnknownParameterIsLeftToLlamaCpp) {
+TEST(CpuKernelsTest, AnUnknownParameterIsLeftToLlamaCpp) {
     Case c;
     c.mask = text_after(90);
     const std::vector<float> ours = Operation(c).run(1);
@@ -338,7 +338,7 @@ TEST(CpuAttentionTest, AnUnknownParameterIsLeftToLlamaCpp) {
 }
 
 // The cells of a row in other places of the cache.
-TEST(CpuAttentionTest, OtherSlotsDoNotChangeABit) {
+TEST(CpuKernelsTest, OtherSlotsDoNotChangeABit) {
     Case c;
     c.groups = 4;
     c.cells = 512;

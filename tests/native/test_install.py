@@ -100,13 +100,14 @@ def llama_options(build_folder: Path) -> list[str]:
     cache = (build_folder / "CMakeCache.txt").read_text(encoding="utf-8")
     found = re.search(r"^llama_DIR:PATH=(.*)$", cache, flags=re.MULTILINE)
     assert found is not None
+    kernels = Path(found[1]).parents[1] / "libggml-cpu.a"
     fetch = [sys.executable, str(ROOT / "scripts" / "fetch_llama_cpp.py")]
     source = subprocess.run(fetch, check=True, capture_output=True, text=True).stdout.strip()
     return [
         f"-Dllama_DIR={found[1]}",
         f"-DNLOHMANN_JSON_INCLUDE_DIR={source}/vendor",
-        # In our build, llama.cpp calls attention by another name (native/cmake/CpuAttention.cmake).
-        f"-DCMAKE_CXX_STANDARD_LIBRARIES={build_folder}/libllama_cpu_attention.a",
+        # In our build, llama.cpp calls its kernels by other names (native/cmake/CpuKernels.cmake).
+        f"-DCMAKE_CXX_STANDARD_LIBRARIES={build_folder}/libllama_cpu_kernels.a {kernels}",
     ]
 
 

@@ -9,7 +9,7 @@
 // The softmax is computed as in Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018): weights are
 // relative to the largest score so far, and the sums are multiplied again when that grows. Here the weights are powers
 // of 2, and relative to a whole number. So this multiplication changes only exponents, and does not round.
-#include "attention/cpu_attention.h"
+#include "kernels/cpu_attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 #include <cstring>
 #include <utility>
 
-#include "attention/simd.h"
+#include "kernels/simd.h"
 #include "ggml-cpu-impl.h"
 #include "ggml-cpu.h"
 #include "ggml.h"

@@ -1,5 +1,5 @@
 // Products with quantized matrices on the CPU. llama.cpp calls this function for GGML_OP_MUL_MAT, in place of
-// llamafile_sgemm() (cmake/CpuAttention.cmake).
+// llamafile_sgemm() (cmake/CpuKernels.cmake).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // For programs that link llama.cpp without our kernel.
-#include "attention/cpu_attention.h"
-#include "attention/cpu_products.h"
+#include "kernels/cpu_attention.h"
+#include "kernels/cpu_products.h"
 #include "llamafile/sgemm.h"
 #include "ops.h"
 

@@ -5,12 +5,12 @@
 //
 // 32 neighbouring weights are scale * q + offset, where q has no sign. 32 neighbouring values x of a token are
 // scale * q, where q has a sign. So their products add up to scale * scale * sum(q * q) + offset * sum(x).
-#include "attention/cpu_products.h"
+#include "kernels/cpu_products.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "attention/simd.h"
+#include "kernels/simd.h"
 #define GGML_COMMON_DECL_CPP
 #include "ggml-common.h"
 #include "ggml-cpu-impl.h"

@@ -1,4 +1,4 @@
-// Attention on the CPU. llama.cpp calls this function for GGML_OP_FLASH_ATTN_EXT (cmake/CpuAttention.cmake).
+// Attention on the CPU. llama.cpp calls this function for GGML_OP_FLASH_ATTN_EXT (cmake/CpuKernels.cmake).
 #pragma once
 
 struct ggml_compute_params;
