@@ -97,10 +97,10 @@ simd::Vector dot(const uint8_t * a, const uint8_t * b) {
     return __builtin_convertvector(reinterpret_cast<Sums>(sums), simd::Vector);
 }
 
-// Writes the products of a row with columns.
+// Writes the products of a row with columns, up to a multiple of four.
 template <int64_t columns>
 void multiply(const Panel & row, const Panel * panels, int64_t n_blocks, float * out) {
-    simd::Vector sums[std::max<int64_t>(columns, 4)] = {};
+    simd::Vector sums[(columns + 3) / 4 * 4] = {};
     for (int64_t i = 0; i < block * n_blocks; i += step) {
         const simd::Vector scales = simd::load(row.scales + i / 4);
         for (int64_t column = 0; column < columns; ++column) {
@@ -118,6 +118,9 @@ void multiply(const Panel & row, const Panel * panels, int64_t n_blocks, float *
         simd::store_sums(out + column, sums[column], sums[column + 1], sums[column + 2], sums[column + 3]);
     }
 }
+
+constexpr decltype(&multiply<1>) multiply_columns[n_columns] = {multiply<1>, multiply<2>, multiply<3>, multiply<4>,
+                                                                multiply<5>, multiply<6>, multiply<7>, multiply<8>};
 
 struct Shape {
     int64_t n, k, lda, ldb, ldc;
@@ -139,10 +142,9 @@ void multiply_rows(int64_t begin, int64_t end, const Shape & shape, const void *
                 for (int64_t i = 0; i < n; ++i) {
                     unpack<Q8_1>(b + (left + i) * shape.ldb + first, n_blocks, columns[i]);
                 }
-                const auto multiply_with = n > 4 ? multiply<8> : n > 1 ? multiply<4> : multiply<1>;
                 for (int64_t y = top; y < std::min(end, top + n_rows); ++y) {
                     unpack<Type>(a + y * shape.lda + first, n_blocks, row);
-                    multiply_with(row, columns, n_blocks, products);
+                    multiply_columns[n - 1](row, columns, n_blocks, products);
                     for (int64_t i = 0; i < n; ++i) {
                         float & out = c[(left + i) * shape.ldc + y];
                         out = first == 0 ? products[i] : out + products[i];
