@@ -188,9 +188,10 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "--compare FILE": "compare with this calibration, also of another wording, on the "
             "random rows of a file of labels, which the fit then leaves out",
             "--compare-model FILE": "the model of --compare (default: the model of the fit)",
-            f"--certify {'|'.join(TARGETS)}": "with --then: what the next model is asked for as "
-            "rarely as possible (default: agreement, with all models together)",
-            "--at P": "with --then: the lowest share of what is certified (default: 0.95)",
+            f"--certify {'|'.join(TARGETS)}": "instead of --risk: what to certify; with --then, "
+            "the next model is asked as rarely as this allows (default there: agreement, with all "
+            "models together)",
+            "--at P": "the lowest share of what is certified (default: 0.95)",
             "--of OPTION": "with --certify precision or recall: of which answer",
             "--adaptive": "with --then: ask the last model about no more rows than the certificate "
             "needs",
@@ -220,11 +221,12 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     rows = _read_labelled(arguments, questions, may_miss=True)
     if arguments.then:
         return _calibrate_cascade(arguments, rows)
-    for name in ("certify", "at", "of", "adaptive", "teach"):
-        if getattr(arguments, name) not in (None, False):
+    for name in ("adaptive", "teach"):
+        if getattr(arguments, name):
             raise UsageError(f"--{name} requires --then")
+    target = _target(arguments)
     random_rows: dict[str, Any] = {}  # the examples to compare with, by place
-    after = None
+    after, has_risk = None, risk is not None or arguments.certify is not None
     with _open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
         settings["scoring"] = settings["scoring"] or "constrained"
         examples = list(rows)
@@ -233,11 +235,11 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             random_rows = dict(compress(zip(rows.places, examples, strict=True), is_random))
             if not random_rows:
                 raise UsageError("--compare needs random rows: a table that eliza-ffi label wrote")
-            if risk is None:  # otherwise they certify
+            if not has_risk:  # otherwise they certify
                 keep = [not each for each in is_random]
                 examples = [*compress(examples, keep)]
                 rows.places = [*compress(rows.places, keep)]
-        if risk is not None and any(rows.kinds):
+        if has_risk and any(rows.kinds):
             random = [i for i, kind in enumerate(rows.kinds) if kind == "random"]
             settings["random"] = random
             if n_none := sum(not examples[i][1] for i in random):
@@ -253,6 +255,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             examples,
             **given(arguments, "method", "prefer", "confidence", "each_option"),
             risk=risk,
+            **target,
             on_warning=print_warning,
             **settings,
         )
@@ -352,9 +355,7 @@ def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int
         _read_cascade(arguments, rows),
         rows.questions,
         list(rows),
-        target=arguments.certify or "agreement",
-        at=0.95 if arguments.at is None else arguments.at,
-        option=arguments.of,
+        **{"target": "agreement", **_target(arguments)},
         **given(arguments, "adaptive", "teach"),
         confidence=arguments.confidence,
         on_skip=rows.leave_out,
@@ -366,6 +367,16 @@ def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int
         print(wrap(printable(str(fitted)), terminal_width()))
     _print_left_out(rows)
     return 0
+
+
+def _target(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the target of ``--certify``, as keyword arguments of `calibrate`."""
+    if arguments.certify is None and not arguments.then:
+        for name in ("at", "of"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(f"--{name} requires --certify")
+    found = {"target": arguments.certify, "at": arguments.at, "option": arguments.of}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _suspicious_rows(labels: Sequence[SuspiciousLabel], places: Sequence[str]) -> list[list[Any]]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import check_number, check_whole, wrong
 from ..decisions.probabilities import Array
 from .json_fields import Count, JsonFields, Share
+
+ThresholdTarget = Literal["accuracy", "precision", "recall"]
 
 MAX_NEEDED = 10_000_000
 """The largest number of labelled rows that :func:`certify` suggests."""
@@ -54,6 +56,16 @@ class CertifiedThreshold(JsonFields):
     of_options : tuple of (float or None), or None
         If options have risks of their own, the threshold of the answers with each option; None for
         an option without one. `threshold` is the lowest, and `risk` the highest risk.
+    target : str
+        What `risk` limits: with ``"accuracy"``, the share of wrong answers above the threshold;
+        with ``"precision"``, that share among the answers with an option; with ``"recall"``, the
+        share of the inputs for which an option is right that get another answer above the
+        threshold.
+    option : str or None
+        The option of such a target.
+    n_counted : int or None
+        The number of labelled rows that count for this option; `n_wrong` are those of them that
+        miss the target.
     """
 
     threshold: Share | None
@@ -66,6 +78,9 @@ class CertifiedThreshold(JsonFields):
     needed: Count | None
     frequencies: tuple[Share, ...] | None = None
     of_options: tuple[Share | None, ...] | None = None
+    target: ThresholdTarget = "accuracy"
+    option: str | None = None
+    n_counted: Count | None = None
 
     def certifies(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
         """Return whether the answers are above the threshold, shape [n].
@@ -90,12 +105,14 @@ class CertifiedThreshold(JsonFields):
             if self.of_options is not None:
                 thresholds = ["none" if t is None else f"{t:g}" for t in self.of_options]
                 least = f"the threshold of their option ({', '.join(thresholds)})"
+            found = f"{self.n_wrong:,} of them were wrong"
+            if self.n_counted is not None:
+                found = f"{self.n_wrong:,} of {self.n_counted:,} rows missed the target"
             return (
-                f"Trust answers with a probability{divided} of at least {least}: at "
-                f"most {_percent(self.risk)} of them are wrong{each}, {confidence}. In "
-                f"{self.n:,} labelled "
-                f"rows, {self.n_above:,} answers ({_percent(self.coverage)}) were above the "
-                f"threshold, and {self.n_wrong:,} of them were wrong."
+                f"Trust answers with a probability{divided} of at least {least}: "
+                f"{self._promise('them')}{each}, {confidence}. In {self.n:,} labelled rows, "
+                f"{self.n_above:,} answers ({_percent(self.coverage)}) were above the threshold, "
+                f"and {found}."
             )
         if self.needed is None:
             advice = (
@@ -110,9 +127,17 @@ class CertifiedThreshold(JsonFields):
                 "observed error rate."
             )
         return (
-            f"No threshold was found above which at most {_percent(self.risk)} of the answers are "
-            f"wrong, {confidence} ({self.n:,} labelled rows). {advice}"
+            f"No threshold was found above which {self._promise('the answers')}, {confidence} "
+            f"({self.n:,} labelled rows). {advice}"
         )
+
+    def _promise(self, answers: str) -> str:
+        most = f"at most {_percent(self.risk)} of"
+        if self.target == "recall":
+            return f"{most} the inputs for which {self.option!r} is right get another answer"
+        if self.target == "precision":
+            answers = f"the answers {self.option!r}"
+        return f"{most} {answers} are wrong"
 
     def _check(self) -> None:
         check_whole("n_above", self.n_above, 0, 0 if self.threshold is None else self.n)

@@ -131,7 +131,7 @@ def calibrate_cascade(
     ]
     examples = read_examples(asked, [*check_several("rows", rows, "a list of pairs"), *unlabelled])
     named = named_questions(asked)
-    places = [_place(question, target, option) for _, question in named]
+    places = [place_of_target(question, target, option) for _, question in named]
 
     every, texts = np.arange(len(examples)), list(examples.inputs)
     first: dict[str, Any] | None = None
@@ -559,7 +559,7 @@ def _looks(goal: Goal, n_rows: int) -> tuple[int, ...]:
     return looks(1 - goal.at, goal.confidence, n_walks, n_rows)
 
 
-def _place(question: AskedQuestion, target: Target, option: Any) -> int | None:
+def place_of_target(question: AskedQuestion, target: Target, option: Any) -> int | None:
     """Return the place of the option whose precision or recall is the target."""
     if target in ("agreement", "accuracy"):
         if option is not None:

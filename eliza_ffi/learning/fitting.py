@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
@@ -54,11 +55,12 @@ from ..evidence.calibration import (
     SuspiciousLabel,
     wording_hash,
 )
-from ..evidence.cascade import Cascade, CascadeCalibration, Target
+from ..evidence.cascade import TARGETS, Cascade, CascadeCalibration, Target
 from ..evidence.certificates import (
     Automation,
     CertifiedThreshold,
     ConformalSets,
+    ThresholdTarget,
     inner_fraction,
     of_answers,
 )
@@ -76,7 +78,7 @@ from ..evidence.self_training import MIN_ROWS, SelfTraining
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
 from ..terminal import counted
-from .cascades import calibrate_cascade
+from .cascades import calibrate_cascade, place_of_target
 from .examples import OnSkip, Progress, ScoreCache, ask_examples, is_made
 from .familiarity import TEXTS, fit_familiarity
 from .heads import (
@@ -165,6 +167,9 @@ def calibrate(
     examples: Any = None,
     cache: CacheOptions | None = None,
     score_cache: ScoreCache | None = None,
+    target: Target | None = None,
+    at: float = 0.95,
+    option: Any = None,
     **prompts: Unpack[PromptArguments],
 ) -> Calibration: ...
 
@@ -273,9 +278,11 @@ def calibrate(
         Scores of earlier calls for this model. Their inputs are not read again. The calibration of
         `score_cache` has the settings of the prompts.
     target, at, option
-        Of a cascade: ask the next source only so rarely that, with the probability `confidence`,
-        the ``"agreement"`` with all sources together, the ``"accuracy"``, or the ``"precision"`` or
-        ``"recall"`` of `option` is at least `at`; see :mod:`.cascades`.
+        Certify, instead of `risk`, that with the probability `confidence`, the ``"accuracy"``, or
+        the ``"precision"`` or ``"recall"`` of `option` is at least `at`. Answers below the
+        threshold are for review; they are neither right nor missed. A cascade asks the next source
+        as rarely as this target, or the ``"agreement"`` with all sources together, allows; see
+        :mod:`.cascades`.
     adaptive
         Of a cascade: ask its last source about no more rows than the certificate needs, because its
         answers are dear. The threshold may be a little higher.
@@ -302,8 +309,6 @@ def calibrate(
     for name, is_given in (("adaptive", adaptive), ("teach", teach)):
         if check_flag(name, is_given):
             raise InvalidArgumentError(f"{name} needs a Cascade")
-    if target is not None:
-        raise InvalidArgumentError("target needs a Cascade: pass Cascade([model]), or risk")
     check_model(model)
     check_scoring(scoring)
     check_one_of("method", method, (*METHODS, "auto"))
@@ -320,12 +325,17 @@ def calibrate(
     strength = check_number("strength", strength, 0, 1)
     check_one_of("prefer", prefer, get_args(Preference))
     confidence = inner_fraction("confidence", confidence)
-    risks = None if risk is None else _risks(risk, asked)
     if check_flag("each_option", each_option) and risk is None:
         raise InvalidArgumentError("each_option needs risk: the share of wrong answers to accept")
     option_risks = _checked_risks(option_risks, asked, risk is not None, each_option)
+    risks = None if risk is None else _risks(risk, asked)
+    target_options = _target_options(asked, target, option, risk)
+    certified_target: Any = target or "accuracy"
+    if target is not None:
+        rest = 1 - Fraction(repr(inner_fraction("at", at)))  # 0.05 exactly for 0.95
+        risks = [float(rest)] * len(target_options)
     sampled = None if random is None else check_several("random", random, "a list of indices")
-    if sampled is not None and risk is None:
+    if sampled is not None and risks is None:
         raise InvalidArgumentError("random needs risk: the share of wrong answers to accept")
     check_keywords("calibrate", prompts, PromptArguments.__annotations__.keys())
     settings = settings_of_prompts(
@@ -434,6 +444,8 @@ def calibrate(
                 frequencies,
                 option_risks,
                 sampled is not None,
+                certified_target,
+                target_options[i],
             )
             reasons = _repeats(name, inputs, groups) + _neglected(name, best, certifying[-1])
             for reason in (*reasons, *_nothing_certified(name, best.threshold, sampled is None)):
@@ -946,12 +958,15 @@ def _certified(
     frequencies: tuple[float, ...] | None = None,
     option_risks: Mapping[Any, float] | None = None,
     at_looks: bool = False,
+    target: ThresholdTarget = "accuracy",
+    option: int | None = None,
 ) -> QuestionCalibration:
     """Return a calibration with the threshold and the sets of rows that it was not fitted on.
 
     With the `frequencies` of the options, both hold for the rows of each right option.
     """
     right = rows.p.argmax(axis=1) == rows.targets
+    of_target = rows.targets if target == "recall" else rows.p.argmax(axis=1)
     each_option, n_options = frequencies is not None, rows.p.shape[1]
     bases = (np.full(len(right), True), *rows.parts)
     sets = [
@@ -976,7 +991,11 @@ def _certified(
             confidence=confidence,
             parts=parts if each_option else rows.parts,
             at_looks=at_looks,
+            target=target,
+            of_option=None if option is None else of_target == option,
         )
+        if option is not None:
+            threshold = replace(threshold, option=option_names(fitted.asked)[option])
     return replace(
         fitted,
         threshold=replace(threshold, frequencies=frequencies),
@@ -991,6 +1010,24 @@ def _risks(risk: Any, questions: Sequence[Question]) -> list[float]:
     return [
         inner_fraction("risk" if is_one else f"risk of {name!r}", each) for (name, _), each in named
     ]
+
+
+def _target_options(
+    questions: Sequence[Question], target: Any, option: Any, risk: Any
+) -> list[int | None]:
+    """Return the place of the option of a target in each question; None without one."""
+    named = named_questions(questions)
+    if target is None:
+        if option is not None:
+            raise InvalidArgumentError('option needs the target "precision" or "recall"')
+        return [None] * len(named)
+    if check_one_of("target", target, TARGETS) == "agreement":
+        raise InvalidArgumentError('the target "agreement" needs a Cascade')
+    if risk is not None:
+        raise InvalidArgumentError("target cannot be combined with risk: at is 1 - risk")
+    if any(isinstance(each, MultiLabel) for each in questions):
+        raise InvalidArgumentError("target needs questions with one answer, not labels: use risk")
+    return [place_of_target(question, target, option) for _, question in named]
 
 
 def _checked_risks(
@@ -1031,6 +1068,8 @@ def _neglected(name: str, fitted: QuestionCalibration, rows: _HeldOut) -> list[s
     """Return a warning for each right option for which the risk is clearly not kept."""
     found = fitted.threshold
     assert found is not None
+    if found.target != "accuracy":
+        return []
     certified = found.certifies(rows.p)
     wrong, reasons = rows.p.argmax(axis=1) != rows.targets, []
     for k, option in enumerate(option_names(fitted.asked)):

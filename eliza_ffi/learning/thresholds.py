@@ -90,6 +90,7 @@ from ..evidence.certificates import (
     Automation,
     CertifiedThreshold,
     ConformalSets,
+    ThresholdTarget,
     rank_of,
     share_of,
 )
@@ -127,6 +128,8 @@ def certify(
     confidence: float = 0.9,
     parts: Sequence[ArrayLike] = (),
     at_looks: bool = False,
+    target: ThresholdTarget = "accuracy",
+    of_option: ArrayLike | None = None,
 ) -> CertifiedThreshold:
     """Return the lowest probability above which at most a given share of the answers is wrong.
 
@@ -134,6 +137,10 @@ def certify(
     the population above the threshold is at most `risk`. `probabilities` has the probabilities of
     the chosen answers, shape [n], and `right` says whether each of them is right. `parts` has masks
     of rows, shape [n]: the error rate is at most `risk` for each of these parts, too.
+
+    With the target ``"precision"``, only the rows count that `of_option` marks: those with the
+    answer of an option. With ``"recall"``, these are the rows for which an option is right, and
+    those below the threshold count as not missed.
 
     With `at_looks`, the rows are in the order in which they were labelled, and only those up to the
     last look count (:func:`looks`). The guarantee then holds for all looks together.
@@ -143,9 +150,14 @@ def certify(
     masks = [np.full(len(p), True), *(np.asarray(part, dtype=bool) for part in parts)]
     preset = looks(risk, confidence) if at_looks else ()
     n = max((look for look in preset if look <= len(p)), default=len(p))
+    above = _count_above(p[:n])
+    if of_option is not None:
+        masks = [mask & np.asarray(of_option, dtype=bool) for mask in masks]
     p, hit, masks = p[:n], hit[:n], [mask[:n] for mask in masks]
     counts = [(_count_above(p[mask]), _count_above(p[mask & ~hit])) for mask in masks]
-    above, wrong_above = counts[0]
+    if target == "recall":
+        counts = [([every[-1]] * len(GRID), bad) for every, bad in counts]
+    counted, wrong_above = counts[0]
     of_start = (1 - confidence) / max(len(preset), 1) / len(STARTS)
     level, lowest = 0.0, None
     for i, threshold in enumerate(GRID):
@@ -172,6 +184,8 @@ def certify(
         n_wrong=0 if lowest is None else wrong_above[lowest],
         coverage=share_of(n_above, n),
         needed=needed,
+        target=target,
+        n_counted=None if of_option is None else 0 if lowest is None else counted[lowest],
     )
 
 

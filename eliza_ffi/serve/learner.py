@@ -229,6 +229,9 @@ class SetLearner:
             each_option = certified.frequencies is not None
             options = {"risk": certified.risk, "confidence": certified.confidence}
             options |= {"each_option": each_option, "random": random}
+            if certified.target != "accuracy":
+                options |= {"target": certified.target, "option": certified.option}
+                options["at"] = 1 - options.pop("risk")
         n_fitted = len(labels) - len(options and random)
         if n_fitted < MIN_EXAMPLES or (options and len(random) < MIN_EXAMPLES):
             return None

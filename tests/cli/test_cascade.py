@@ -88,5 +88,5 @@ def test_wrong_options_are_explained(run: Run, table: str, options: list[str], r
 
 def test_a_certificate_needs_a_second_model(run: Run, table: str) -> None:
     command = ("calibrate", table, "--column", "text", *ASKED, "--output", "x.json", "--at", "0.9")
-    assert "--at requires --then" in run(*command, code=2).err
+    assert "--at requires --certify" in run(*command, code=2).err
     assert "--teach requires --then" in run(*command[:-2], "--teach", code=2).err

@@ -217,6 +217,26 @@ def test_an_option_can_have_a_risk_of_its_own(run: Run, table: str) -> None:
         assert message in " ".join(err.split())
 
 
+def test_one_model_can_certify_the_recall_of_an_option(run: Run, table: str) -> None:
+    asked = ["--ask", "What is wanted?", "--option", "search", "--option", "email"]
+    command = ["calibrate", table, "--column", "body", *asked, "--target", "0=wanted"]
+    command += ["--method", "none", "--output", "c.json", "--json"]
+    recall = ["--certify", "recall", "--of", "email", "--at", "0.2"]
+    threshold = run(*command, *recall).json["0"]["threshold"]
+    assert (threshold["target"], threshold["option"], threshold["risk"]) == ("recall", "email", 0.8)
+    assert threshold["n"] == 12 > threshold["n_counted"] > 0
+    decide = ["decide", "--input", "write a mail", "--calibration", "c.json", "--abstain", "risk"]
+    assert "certified" in run(*decide, "--json").json["answers"][0]
+    for options, code, message in (
+        (["--of", "email"], 2, "--of requires --certify"),
+        (["--certify", "agreement"], 1, "needs a Cascade"),
+        ([*recall, "--risk", "0.1"], 1, "target cannot be combined with risk"),
+        ([*recall[:2]], 1, "needs an option of each question, one of 'search', 'email'"),
+    ):
+        err = run(*command, *options, code=code).err
+        assert message in " ".join(err.split())
+
+
 def test_a_question_can_have_a_risk_of_its_own(run: Run, table: str) -> None:
     command = ["calibrate", table, *LABELS, *ASKED, "--method", "none", "--output", "c.json"]
     fitted = run(*command, "--json", "--risk", "0.9", "--risk", "wanted=0.8").json

@@ -424,7 +424,7 @@ def test_useless_labels_give_their_frequencies(tiny_model: Model) -> None:
         ({"rows": SEEN[:15], "method": "head", "risk": 0.1}, "at least 20 .* 'kind', half of"),
         *(({"risk": risk}, "risk must be") for risk in (0, 1, "x")),
         ({"confidence": 1}, "confidence must be"),
-        ({"target": "accuracy"}, "target needs a Cascade"),
+        ({"target": "agreement"}, 'the target "agreement" needs a Cascade'),
     ],
 )
 def test_wrong_requests_are_named(tiny_model: Model, settings: dict[str, Any], reason: str) -> None:

@@ -20,7 +20,7 @@ from eliza_ffi.decisions.questions import Choice, MultiLabel
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.evidence import Calibration
 from eliza_ffi.learning import calibrate, evaluate
-from eliza_ffi.learning.thresholds import looks
+from eliza_ffi.learning.thresholds import certify, looks
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -227,9 +227,61 @@ def test_answers_with_an_option_keep_its_own_risk(scripted_model: MakeModel) -> 
     assert f"the threshold of their option ({common:g}, {rare:g})" in str(threshold)
 
 
+@pytest.mark.parametrize(("target", "n", "at"), [("precision", 1_200, 0.8), ("recall", 400, 0.85)])
+def test_a_target_of_one_option_fails_in_at_most_a_tenth_of_the_splits(
+    target: Any, n: int, at: float
+) -> None:
+    source = Source.of(frequencies=(60, 20, 20), strength=2.0)
+    p = np.exp(source.z)
+    sure, answers = p.max(axis=1), p.argmax(axis=1)
+    is_of_option = (answers if target == "precision" else source.y) == 2
+    n_broken, shares = 0, []
+    for seed in range(200):
+        rows = np.random.default_rng(seed).choice(len(p), size=n, p=source.shares)
+        right, of_option = (answers == source.y)[rows], is_of_option[rows]
+        found = certify(sure[rows], right, risk=1 - at, target=target, of_option=of_option)
+        if found.threshold is not None:
+            above = sure >= found.threshold
+            counted = is_of_option & above if target == "precision" else is_of_option
+            n_broken += (above & (answers != source.y))[counted].mean() > 1 - at
+            shares.append(above.mean())
+    assert n_broken <= 0.1 * 200
+    assert len(shares) > 0.5 * 200  # otherwise nothing was tested
+    assert np.mean(shares) > 0.4
+
+
+def test_a_certificate_says_what_its_target_promises(scripted_model: MakeModel) -> None:
+    source = Source.of(strength=8.0)
+    model, rows = scripted_model(source.z), source.draw(600, 0)
+    given_: Any = {"method": "none", "option": "c", "at": 0.85, "on_warning": str}
+    for target, promise in (
+        ("precision", "at most 15 % of the answers 'c' are wrong"),
+        ("recall", "at most 15 % of the inputs for which 'c' is right get another answer"),
+    ):
+        few = calibrate(model, QUESTION, rows[:20], target=target, **given_).questions[0].threshold
+        assert f"No threshold was found above which {promise}" in str(few)
+        fitted = calibrate(model, QUESTION, rows, target=target, **given_)
+        found = fitted.questions[0].threshold
+        assert found is not None and found.threshold is not None and found.n_counted is not None
+        assert (found.target, found.option, found.risk) == (target, "c", 0.15)
+        assert found.n_wrong < found.n_counted < found.n_above <= found.n == 300
+        assert found.certifies(np.exp(source.z)).mean() == pytest.approx(found.coverage, abs=0.1)
+        assert promise in str(found) and "rows missed the target" in str(found)
+        assert Calibration.from_text(fitted.to_text()) == fitted
+    same = calibrate(model, QUESTION, rows, target="accuracy", method="none")
+    assert same == calibrate(model, QUESTION, rows, risk=0.05, method="none")
+
+
 @pytest.mark.parametrize(
     ("given_", "message"),
     [
+        ({"target": "recall"}, "the target recall needs an option .* 'common', 'rare'; got None"),
+        ({"target": "recall", "option": "no"}, "one of 'common', 'rare'; got 'no'"),
+        ({"target": "accuracy", "option": "rare"}, "option needs the target"),
+        ({"option": "rare"}, "option needs the target"),
+        ({"target": "accuracy", "at": 1}, "at must be above 0 and below 1"),
+        ({"target": "accuracy", "risk": 0.1}, "target cannot be combined with risk"),
+        ({"target": "speed"}, "target must be one of"),
         ({"option_risks": {"rare": 0.1}}, "option_risks needs risk"),
         ({"risk": 0.1, "option_risks": {"no": 0.1}}, "expected one of 'common', 'rare', got 'no'"),
         ({"risk": 0.1, "option_risks": {"rare": 1.0}}, "above 0 and below 1"),

@@ -285,11 +285,18 @@ def test_labels_that_make_it_worse_are_rejected(
     )
 
 
+@pytest.mark.parametrize(
+    "promise", [{"risk": 0.4}, {"target": "recall", "option": "billing", "at": 0.2}]
+)
 def test_a_certified_set_is_certified_again_by_random_rows(
-    questions: str, path: Path, tiny_model: Model, learning_app_of: Callable[..., Any]
+    questions: str,
+    path: Path,
+    tiny_model: Model,
+    learning_app_of: Callable[..., Any],
+    promise: dict[str, Any],
 ) -> None:
     wrong = [(text, "technical" if team == "billing" else "billing") for text, team in EXAMPLES]
-    bad = calibrate(tiny_model, TEAM, wrong, risk=0.4)
+    bad = calibrate(tiny_model, TEAM, wrong, **promise)
     fitted = path.with_name("tickets.calibration.json")
     bad.save(fitted)
     options = "--calibration", str(fitted), "--learn", str(path)
@@ -301,7 +308,8 @@ def test_a_certified_set_is_certified_again_by_random_rows(
     send(app, EXAMPLES[24:], kind="random")
     wait_for_version(learner)
     threshold = learner.version.calibration.questions[0].threshold
-    assert threshold is not None and threshold.risk == 0.4
+    assert threshold is not None and threshold.risk == pytest.approx(promise.get("risk", 0.8))
+    assert threshold.option == promise.get("option")
     assert learner.version.fitted_on[0].keys() <= {text for text, _ in EXAMPLES[:24]}
 
 
