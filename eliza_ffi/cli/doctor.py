@@ -40,7 +40,7 @@ EXTRAS = {
     "parquet": ("tables in Parquet", ("pyarrow",)),
     "duckdb": ("questions in SQL, with DuckDB", ("duckdb", "pyarrow")),
     "hub": ("models by name from Hugging Face", ("huggingface-hub",)),
-    "cuda": ("cuBLAS for the wheel with CUDA", ("nvidia-cublas",)),
+    "cuda": ("NVIDIA's library cuBLAS, for the wheel with CUDA", ("nvidia-cublas",)),
     "bench": ("benchmarks against other packages", ("gguf", "torch", "xgrammar")),
     "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),
     "docs": ("building the documentation", ("mkdocs",)),

@@ -25,7 +25,8 @@ $ eliza-ffi doctor
 """
 FROM_A_CLONE = """{commands}Nothing is published yet, neither a package nor a repository to clone.
 Run these commands in your copy of the sources (a *clone*), in the folder with `pyproject.toml`.
-The first one compiles llama.cpp, which runs the models: it needs a C++ compiler and a few minutes.
+The first command compiles llama.cpp, the program that runs the models: you need a C++ compiler,
+and a few minutes.
 
 """
 
