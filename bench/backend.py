@@ -1,6 +1,6 @@
 """Measure a choice on one backend: milliseconds, passes and copied bytes.
 
-    $ python -m bench.backend cuda --docs docs/explanation/measurements.md
+    $ python -m bench.backend cuda
     $ python -m bench.backend cpu --quick
 
 The library in ``build/BACKEND`` is used, with all layers on the backend's device. The model chooses
