@@ -1,11 +1,12 @@
 """Compare the rows that `eliza-ffi label` chooses with random rows: a simulated person labels both.
 
-    python -m bench.labelling [--model minilm] [--seeds 5] [--runs 200] \\
+    python -m bench.labelling [--model minilm] [--seeds 20] [--runs 200] \\
         [--plot bench/results/labelling.svg]
 
-The rows of each data set are divided at random into two parts. The person labels rows of the first
-part. The accuracy is that of a head that learned from the labels, on the second part. Random rows
-that only measure are not counted.
+For each seed, the rows of each data set are divided at random into two parts. The person labels
+rows of the first part. The accuracy is that of a head that learned from the labels, on the second
+part. Random rows that only measure are not counted. The standard errors are those of the mean
+difference over the seeds.
 
 Then people label random rows, and rows that teach the model, until there is a certificate. Its
 promise is broken if more of the certified answers are wrong in all rows that did not teach.
@@ -18,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from fetch_real_models import fetch
@@ -43,6 +44,10 @@ CHOSEN, RANDOM = (10, 20, 30, 40), (0, 10, 20, 30, 40, 60)
 
 RISK = 0.1
 """The risk of the certificates."""
+
+
+Accuracies: TypeAlias = "Mapping[str, Mapping[str, list[float]]]"
+"""By the labels, the data set and the seed."""
 
 
 class Rows(NamedTuple):
@@ -114,7 +119,19 @@ def certified_error(rows: Rows, seed: int) -> float | None:
     return None
 
 
-def draw(found: Mapping[str, Mapping[str, list[float]]], path: str) -> None:
+def gains(found: Accuracies, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what `n` chosen labels gain over random ones, and the standard errors.
+
+    Both have a figure for each data set, and one for their mean.
+    """
+    chosen, random = (
+        np.array([found[f"{n} {kind}"][name] for name in DATA]) for kind in ("chosen", "random")
+    )
+    gained = np.vstack([chosen - random, (chosen - random).mean(axis=0)])
+    return gained.mean(axis=1), gained.std(axis=1) / max(gained.shape[1] - 1, 1) ** 0.5
+
+
+def draw(found: Accuracies, path: str) -> None:
     """Draw the mean accuracy over the number of labels."""
     ticks = {float(n): str(n) for n in RANDOM}
     means = {label: fmean(map(fmean, by_name.values())) for label, by_name in found.items()}
@@ -137,7 +154,7 @@ def draw(found: Mapping[str, Mapping[str, list[float]]], path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="minilm")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--runs", type=int, default=200, help="how many people get a certificate")
     parser.add_argument("--plot", metavar="FILE", help="draw the accuracies into FILE, as SVG")
     arguments = parser.parse_args()
@@ -157,12 +174,6 @@ def main() -> None:
                 chosen = chosen_rows(pool, max(CHOSEN), isinstance(load(name).question, Score))
                 for n in CHOSEN:
                     found[f"{n} chosen"][name].append(accuracy(pool.at(chosen[:n]), others))
-    worst = min(
-        (fmean(found[f"{n} chosen"][name]) - fmean(found[f"{n} random"][name]), n, name)
-        for n in CHOSEN
-        for name in DATA
-    )
-    print("Chosen minus random labels, at worst {:+.3f} ({} labels of {})".format(*worst))
     certified = [error for error in errors if error is not None]
     broken = sum(error > RISK for error in certified)
     print(f"{len(certified)} of {len(errors)} people got a certificate, {broken} a wrong one")
@@ -172,6 +183,11 @@ def main() -> None:
     for label, by_name in found.items():
         means = [fmean(by_name[name]) for name in DATA]
         print(f"{label:12}" + "".join(f"{each:11.3f}" for each in (*means, fmean(means))))
+    print("\nIn points: chosen minus random labels, and the standard error")
+    for n in CHOSEN:
+        gained, errors_of_gain = gains(found, n)
+        pairs = zip(gained, errors_of_gain, strict=True)
+        print(f"{n:<12}" + "".join(f"{100 * gain:+6.1f} ±{100 * e:3.1f}" for gain, e in pairs))
 
 
 if __name__ == "__main__":
