@@ -3,8 +3,7 @@
 For every model, data set and method: accuracy, NLL, calibration error, the answers that change with
 the order of the options, and the speed. The methods take turns on the same rows. Results are stored
 after each data set in ``bench/results/answers.json``. A later run measures only what is missing
-(with ``--again`` everything), and our default, which the speed of the other methods is compared
-with.
+(with ``--again`` everything).
 
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
@@ -96,10 +95,6 @@ def _measure(
     ]
     if not missing:
         return
-    if OURS[0] not in missing and any(
-        method.is_timed and not method.n_labels for method in missing
-    ):
-        missing.insert(0, OURS[0])  # the default
     path = Path(model) if Path(model).is_file() else fetch(model)
     rows = load(data, seed)
     sizes = options.rows, options.budget, options.threads

@@ -19,8 +19,8 @@ from eliza_ffi.model import Model
 
 from ..parts.figures import attempt, in_turns
 from .datasets import DataSet, Question
-from .learned import Calibrated, Readings
-from .methods import DEFAULT, AnswerMethod, Ask, Subject
+from .learned import FromReadings, Readings
+from .methods import AnswerMethod, Ask, Subject
 from .metrics import Probabilities, figures_of
 
 TURN_ROWS = 100
@@ -32,7 +32,7 @@ FLIP_ROWS = 100
 WARM_UP_ROWS = 10
 """Rows that a method answers before it is measured. A prior needs at least as many inputs."""
 
-TIMED_ROWS, TIMED_TURNS = 16, 4
+TIMED_ROWS, TIMED_TURNS = 20, 4
 """The rows that methods without a time answer once more in the first sample, and the turns."""
 
 SETTLING_SECONDS = 0.2
@@ -81,10 +81,9 @@ def measure_cells(
             if method.reads_options and method.name in runs and isinstance(data.question, Choice):
                 attempt({}, method.name, runs[method.name].ask_reversed, texts, budget)
         learned = {
-            name: run.ask.decide for name, run in runs.items() if isinstance(run.ask, Calibrated)
+            name: run.ask.decide for name, run in runs.items() if isinstance(run.ask, FromReadings)
         }
         times = {} if seed or not learned else _times(learned, subject, texts[:TIMED_ROWS])
-    default = runs.get(DEFAULT) if DEFAULT not in problems else None
     cells = []
     for method in methods:
         cell: dict[str, Any] = {"model": name, "data": data.name, "method": method.name}
@@ -93,10 +92,9 @@ def measure_cells(
         if method.name in problems:
             cell["problem"] = problems[method.name].replace(str(path), path.name)
         else:
-            cell |= runs[method.name].figures(targets, default)
+            cell |= runs[method.name].figures(targets)
             if not method.is_timed:
-                cell |= dict.fromkeys(("rows_per_second", "cpu_ms", "times_default"))
-                cell |= times.get(method.name, {})
+                cell |= {"rows_per_second": None, "cpu_ms": times.get(method.name)}
         cells.append(cell)
         print(" ".join(str(value) for value in cell.values())[:160], file=sys.stderr)
     return cells
@@ -106,13 +104,8 @@ def _times(
     ways: Mapping[str, Callable[[Question, Sequence[str]], Any]],
     subject: Subject,
     texts: Sequence[str],
-) -> dict[str, dict[str, float]]:
-    """Measure the CPU time of answers to some rows, also relative to our default."""
-
-    def default(question: Question, texts: Sequence[str]) -> None:
-        subject.model.decide_many(texts, {"q": question})
-
-    ways = {DEFAULT: default, **ways}
+) -> dict[str, float]:
+    """Return the CPU time of a row in milliseconds, measured with some rows."""
     seconds = dict.fromkeys(ways, 0.0)
     parts = [texts[i::TIMED_TURNS] for i in range(TIMED_TURNS)]
     for turn, names in enumerate(in_turns(ways, TIMED_TURNS + 1)):
@@ -122,10 +115,7 @@ def _times(
             cpu = _cpu_seconds()
             ways[each](subject.data.question, part)
             seconds[each] += (_cpu_seconds() - cpu) * (turn > 0)  # the first turn warms up
-    return {
-        name: {"cpu_ms": 1000 * each / len(texts), "times_default": each / seconds[DEFAULT]}
-        for name, each in seconds.items()
-    }
+    return {name: 1000 * each / len(texts) for name, each in seconds.items()}
 
 
 class _Run:
@@ -154,11 +144,7 @@ class _Run:
         n_rows = min(n_rows, FLIP_ROWS, max(int(budget / per_row), 1))
         self._reversed = self.ask(question, texts[:n_rows])[:, ::-1]
 
-    @property
-    def _cpu_per_row(self) -> float:
-        return self.cpu_seconds / sum(map(len, self._answered))
-
-    def figures(self, targets: Sequence[int], default: _Run | None) -> dict[str, Any]:
+    def figures(self, targets: Sequence[int]) -> dict[str, Any]:
         """Return the figures of all answered rows."""
         found = np.concatenate(self._answered)
         answers = found.argmax(axis=1)
@@ -168,8 +154,7 @@ class _Run:
         return figures_of(found, targets[: len(found)]) | {
             "flips": flips,
             "rows_per_second": len(found) / self.seconds,
-            "cpu_ms": 1000 * self._cpu_per_row,
-            "times_default": self._cpu_per_row / default._cpu_per_row if default else None,
+            "cpu_ms": 1000 * self.cpu_seconds / len(found),
         }
 
 

@@ -91,17 +91,19 @@ class RowReader:
         return [self(texts, () if hidden is None else hidden.features[0])], wanted
 
 
-class Calibrated:
-    """Answers with a calibration, from readings."""
+class FromReadings:
+    """Answers from readings, with a calibration if there is anything to fit it to."""
 
     def __init__(self, reader: RowReader, rows: Sequence[Any] = (), **more: Any) -> None:
         self._reader = reader
-        with patch.object(fitting, "ask_examples", reader.ask_examples):
-            self.calibration: Calibration = calibrate(
-                reader.model, {"q": reader._question}, rows, **more
-            )
+        self.calibration: Calibration | None = None
+        if rows or more:
+            with patch.object(fitting, "ask_examples", reader.ask_examples):
+                self.calibration = calibrate(reader.model, {"q": reader._question}, rows, **more)
 
     def __call__(self, question: Question, texts: Sequence[str]) -> Probabilities:
+        if self.calibration is None:
+            return np.exp([each.log_probabilities("constrained") for each in self._reader(texts)])
         (fitted,) = self.calibration.questions
         scores = self._reader(texts, fitted.features)
         return np.exp([fitted.apply(each, "constrained") for each in scores])
@@ -122,18 +124,14 @@ def _reader_of(subject: Subject, stack: ExitStack, open_model: OpenModel) -> Row
 
 def open_calibrated(n: int, subject: Subject, stack: ExitStack, open_model: OpenModel) -> Ask:
     """Fit the calibration that `calibrate` selects with the first `n` labelled rows."""
-    return Calibrated(_reader_of(subject, stack, open_model), subject.data.train[:n])
+    return FromReadings(_reader_of(subject, stack, open_model), subject.data.train[:n])
 
 
 def open_self_trained(n: int, subject: Subject, stack: ExitStack, open_model: OpenModel) -> Ask:
     """Learn from `n` inputs without their answers; none of them is measured."""
     reader = _reader_of(subject, stack, open_model)
     rows = [*subject.data.train, *subject.data.test[len(subject.rows) :]][:n]
-    if rows:
-        return Calibrated(reader, inputs=[text for text, _ in rows])
-    return lambda _, texts: np.exp(
-        [each.log_probabilities("constrained") for each in reader(texts)]
-    )
+    return FromReadings(reader, **({"inputs": [text for text, _ in rows]} if rows else {}))
 
 
 def open_candidate(
@@ -147,7 +145,7 @@ def open_candidate(
 
     with patch.object(fitting, "heads_of", only):
         reader = _reader_of(subject, stack, open_model)
-        return Calibrated(reader, subject.data.train[:n], method=method)
+        return FromReadings(reader, subject.data.train[:n], method=method)
 
 
 def open_brier(n: int, subject: Subject, stack: ExitStack) -> Ask:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eliza_ffi.learning.metrics import accuracy, nll
+from eliza_ffi.learning.thresholds import automation
 
 Probabilities = NDArray[np.float64]
 """The probabilities of all options for each row, shape [n_rows, n_options]."""
@@ -19,7 +20,9 @@ LEAST = 1e-9
 
 
 def figures_of(probabilities: Probabilities, targets: Sequence[int]) -> dict[str, Any]:
-    """Return accuracy with an interval, NLL, ECE, and the ECE of a perfectly calibrated model."""
+    """Return accuracy with an interval, NLL, ECE, the ECE of a perfectly calibrated model, and the
+    share of the rows that can be automated at 5 % error.
+    """
     answers = probabilities.argmax(axis=1)
     sure = probabilities.max(axis=1)
     right = answers == np.asarray(targets)
@@ -30,6 +33,7 @@ def figures_of(probabilities: Probabilities, targets: Sequence[int]) -> dict[str
         "nll": nll(np.log(np.maximum(probabilities, LEAST)), targets),
         "ece": equal_mass_error(sure, right),
         "calibrated_ece": calibrated_error(sure),
+        "automated": automation(sure, right).share,
     }
 
 

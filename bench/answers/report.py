@@ -26,12 +26,10 @@ ONLY_IN_PICTURES = re.compile(
 def markdown(results: dict[str, Any]) -> str:
     """Return a table for each model: accuracy by data set, and means over the data sets.
 
-    Methods that lack a data set are left out. So are methods with labelled examples, if there are
-    others, because their own results have more samples.
+    Methods that lack a data set are left out.
     """
     parts = [f"Last run: {machine_line(results['machine'])} {versions_of(results['peers'])}."]
     shown = [cell for cell in results["cells"] if not ONLY_IN_PICTURES.match(cell["method"])]
-    shown = [cell for cell in shown if not cell["method"].endswith(" labels")] or shown
     for model, cells in _groups(shown, "model").items():
         parts += [f"**{model}**", _table(_measured(cells))]
     return page_of(*parts)
@@ -98,12 +96,28 @@ def plot_labels(results: dict[str, Any], file: Path) -> None:
     file.write_text(picture(panels, "Accuracy over the number of examples"), encoding="utf-8")
 
 
+def _share(value: float) -> str:
+    return f"{value:.2f}"
+
+
+FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "mean": ("accuracy", _share),
+    "automated": ("automated", _share),
+    "ECE": ("ece", _share),
+    "CPU ms": ("cpu_ms", number),
+}
+"""The heads of the columns with means, and the figures; older results lack some."""
+
+
 def _mean_accuracy(cells: Sequence[Cell]) -> float:
     return fmean(float(cell["accuracy"]) for cell in cells)
 
 
 def _table(cells: Sequence[Cell]) -> str:
     data_sets = [*_groups(cells, "data")]
+    figures = [
+        head for head, (figure, _) in FIGURES.items() if any(figure in cell for cell in cells)
+    ]
     rows = []
     for name, of_method in _groups(cells, "method").items():
         by_data = _groups(of_method, "data")
@@ -111,15 +125,14 @@ def _table(cells: Sequence[Cell]) -> str:
             continue
         shares = [_share(_mean_accuracy(by_data[name])) for name in data_sets]
         mean = _mean_of(of_method)
-        means = [mean("accuracy", _share), mean("ece", _share), mean("cpu_ms", number)]
-        rows.append([_shown(name), *shares, *means])
-    head = ["method", *data_sets, "mean", "ECE", "CPU ms"]
-    return markdown_table(head, rows)
+        rows.append([_shown(name), *shares, *(mean(*FIGURES[head]) for head in figures)])
+    return markdown_table(["method", *data_sets, *figures], rows)
 
 
 def _mean_of(cells: Sequence[Cell]) -> Callable[[str, Callable[[float], str]], str]:
     def mean(figure: str, show: Callable[[float], str]) -> str:
-        known = _groups([cell for cell in cells if cell[figure] is not None], "data").values()
+        measured = [cell for cell in cells if cell.get(figure) is not None]
+        known = _groups(measured, "data").values()
         return show(fmean(fmean(cell[figure] for cell in each) for each in known)) if known else "-"
 
     return mean
@@ -143,7 +156,3 @@ def _family(cell: Cell) -> str:
 def _shown(method: str) -> str:
     """Return the name of a method for readers: labelled examples are not labels."""
     return method.replace(" labels", " examples").replace("plain prompt", "hand-written prompt")
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -15,7 +15,7 @@ from tiny_files import write_bert
 from bench.answers import learned
 from bench.answers.datasets import DataSet
 from bench.answers.learned import (
-    Calibrated,
+    FromReadings,
     open_calibrated,
     open_candidate,
     open_self_trained,
@@ -68,7 +68,7 @@ def test_readings_give_the_answers_of_the_model(
         found = ask(QUESTION, texts)
         monkeypatch.setattr(learned, "ask_examples", None)  # nothing is read again
         assert (ask(QUESTION, texts) == found).all()
-        calibration = ask.calibration if isinstance(ask, Calibrated) else None
-        decisions = subject.model.decide_many(texts, {"q": QUESTION}, calibration=calibration)
+        assert isinstance(ask, FromReadings)
+        decisions = subject.model.decide_many(texts, {"q": QUESTION}, calibration=ask.calibration)
     answers: list[Any] = [each["q"] for each in decisions]
     np.testing.assert_allclose(found, [each.distribution for each in answers], atol=1e-4)
