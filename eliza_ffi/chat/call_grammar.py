@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from ..structured.guidance import Constraint, lark_constraint
 from ..structured.limits import checked_schema
 from ..structured.schema import grammar_of_text
-from ..structured.schema_plan import SchemaPlan, plan_of_text
+from ..structured.schema_plan import plan_of_text
 from ..structured.schema_walk import (
     DEFINITIONS,
     JSON_TYPES,
@@ -41,19 +41,9 @@ Split = Callable[[str], "Sequence[str | int]"]
 """Splits fixed text into its plain parts and control tokens, in their order."""
 
 
-@dataclass(frozen=True)
-class CallGrammar:
-    """A grammar in Lark's form."""
-
-    lark: str
-    json_after: tuple[str, ...]  # the strings before JSON values
-    max_digits: int  # of numbers in these values; not enforced by the grammar
-    plan: SchemaPlan | None  # the choices in the arguments; None if they are not written as JSON
-
-
 def call_grammar(
     format: CallFormat, schema: Mapping[str, Any], before: str, after: str, split: Split
-) -> CallGrammar:
+) -> Constraint:
     """Return the grammar of a call's arguments, with the fixed text around them, in which `split`
     finds the control tokens. Raise InvalidArgumentError if the schema or the format does not allow
     it."""
@@ -71,7 +61,8 @@ def call_grammar(
         arguments = rules.object(format.arguments, made.schema)
     start = _row(rules.fixed(before), arguments, rules.fixed(after)) or EMPTY
     lines = [f"start: {start}", *(f"{name}: {body}" for name, body in rules.bodies.items())]
-    return CallGrammar("\n".join(lines) + "\n", tuple(rules.json_after), made.max_digits, plan)
+    limits: Any = {"json_after": rules.json_after, "max_digits": made.max_digits}
+    return lark_constraint("\n".join(lines) + "\n", **limits, plan=plan)
 
 
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from .._lazy import once_for_each
 from ..chat.call_format import CallFormat, Hole, Json, fill_pieces
-from ..chat.call_grammar import CallGrammar, call_grammar, first_texts
+from ..chat.call_grammar import call_grammar, first_texts
 from ..chat.call_reader import CallPieces, parse_call
 from ..chat.template import Messages, check_messages
 from ..chat.tool_messages import messages_with_calls, read_call, tool_messages
@@ -53,6 +53,7 @@ from ..errors import ChatTemplateError, FillError, InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, StreamStats
 from ..sampling.params import Sampling
+from ..structured.guidance import Constraint
 from ..structured.shape import Shape
 from ..structured.token_texts import continued_tokens
 from ..structured.validation import schema_validator
@@ -291,7 +292,7 @@ class CallTexts:
         session = self._session
         return tuple(continued_tokens(lambda text: session.tokenize(text, False, True), text))
 
-    def _grammar(self, format: CallFormat, schema: str, before: str, after: str) -> CallGrammar:
+    def _grammar(self, format: CallFormat, schema: str, before: str, after: str) -> Constraint:
         """Return the grammar of the arguments and the fixed text around them."""
         return call_grammar(format, json.loads(schema), before, after, self.split)
 
@@ -800,10 +801,7 @@ class ToolTurn:
             valid: dict[str, Any] = validate(arguments)
             return valid
 
-        made = texts.grammar(format, tool.schema, before, near)
-        masks = self._session.guidance().lark(
-            made.lark, json_after=made.json_after, max_digits=made.max_digits, plan=made.plan
-        )
+        masks = self._session.guidance().masks(texts.grammar(format, tool.schema, before, near))
         shape = Shape(lambda _: masks, value, None)
         args = replace(request, max_tokens=most, constraint=masks, stop=())
         result = yield from self._written(args, start, id, before)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,8 +61,8 @@ TOO_COMPLEX = ("Stop: LexerTooComplex", "Stop: ParserTooComplex")
 text. Its error texts contain them; `stop_reason` returns only "InternalError"."""
 
 
-class _Constraint(NamedTuple):
-    """What determines a compiled constraint."""
+class Constraint(NamedTuple):
+    """What an answer may be: a grammar for llguidance, and what the grammar cannot say."""
 
     kind: str
     grammar: str
@@ -69,7 +70,21 @@ class _Constraint(NamedTuple):
     max_digits: int = MAX_DIGITS
     json_after: tuple[bytes, ...] = ()  # the fixed strings before JSON values
     relaxed: tuple[str, ...] = ()
-    plan: SchemaPlan | None = None
+    plan: SchemaPlan | None = None  # the choices in the text, if it is JSON
+
+
+def lark_constraint(
+    grammar: str,
+    *,
+    json_after: Iterable[str] = (),
+    max_digits: int = MAX_DIGITS,
+    plan: SchemaPlan | None = None,
+) -> Constraint:
+    """Check a Lark grammar. `json_after` are the fixed strings before JSON values, whose numbers
+    have at most `max_digits` digits."""
+    checked_text(_LARK, grammar)
+    after = tuple([text.encode() for text in json_after])
+    return Constraint(_LARK, grammar, None, max_digits, after, plan=plan)
 
 
 class GuidanceSource:
@@ -83,8 +98,8 @@ class GuidanceSource:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
         self._limits = limits
-        self._unscanned = bytearray()  # the text that `limits` has not read
-        self.accept_all(())  # sets `has_ended`
+        self._names = limits if limits.limits_names else None
+        self.has_ended = matcher.is_stopped()
 
     @property
     def may_end(self) -> bool:
@@ -95,20 +110,19 @@ class GuidanceSource:
             if self._matcher.is_error():
                 raise self._failure()
             return []  # no bytes are forced, and checking bytes is faster than computing tokens
-        if self._scanned().repeats(text):
+        if self._names is not None and self._names.repeats(text):
             raise InvalidAnswerError(f"{_NO_NAME}: {text.decode('utf-8', 'replace')!r}", None)
         tokens: list[int] = self._matcher.compute_ff_tokens()
         return tokens
 
     def allowed(self, begun: str, ends: Iterable[str]) -> list[int]:
         """Return the indices of the ends of a begun text with which it may come next."""
-        limits = self._scanned()
-        found = []
+        names, found = self._names, []
         for i, end in enumerate(ends):
             text = begun + end
             tokens = self._tokenizer.greedy_tokenize(text)
             is_valid = self._matcher.validate_tokens(tokens) == len(tokens)
-            if is_valid and not limits.repeats(text.encode()):
+            if is_valid and not (names is not None and names.repeats(text.encode())):
                 found.append(i)
         return found
 
@@ -118,18 +132,11 @@ class GuidanceSource:
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():
             raise self._failure()
-        limits = self._scanned()
-        if limits.end:
-            mask = limits.restricted(mask)
-        if limits.limits_names:
-            self._forbid_repeats(mask, limits)
+        if self._limits.end:
+            mask = self._limits.restricted(mask)
+        if self._names is not None:
+            self._forbid_repeats(mask, self._names)
         return mask
-
-    def _scanned(self) -> JsonLimit:
-        if self._unscanned:
-            self._limits.push(bytes(self._unscanned))
-            self._unscanned.clear()
-        return self._limits
 
     def _forbid_repeats(self, mask: NDArray[np.uint32], names: JsonLimit) -> None:
         def has(token: int) -> bool:
@@ -160,7 +167,7 @@ class GuidanceSource:
             if self._matcher.is_error():
                 raise self._failure()
             raise NativeFaultError(f"llguidance rejected one of the tokens {list(tokens)}")
-        self._unscanned += b"".join(map(self._vocabulary.texts.__getitem__, tokens))
+        self._limits.push(b"".join(map(self._vocabulary.texts.__getitem__, tokens)))
         self.has_ended = self._matcher.is_stopped()
         if self.has_ended and self._matcher.is_error():
             raise self._failure()
@@ -256,7 +263,7 @@ class Guidance:
         made = grammar_of_text(text)
         limits = made.repeats_names, made.max_digits, (b"",), made.relaxed
         plan = plan_of_text(made.prepared)
-        return self._masks(_Constraint("schema", made.grammar, *limits, plan))
+        return self.masks(Constraint("schema", made.grammar, *limits, plan))
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Compile a regular expression that must match the whole text. Classes such as ``\\d`` are
@@ -270,24 +277,14 @@ class Guidance:
         except ValueError as error:
             raise _rejected(kind, str(error)) from error
         grammar = LLMatcher.grammar_from_lark(f"start: /{ascii_only}/")
-        return self._masks(_Constraint(kind, grammar))
+        return self.masks(Constraint(kind, grammar))
 
-    def lark(
-        self,
-        grammar: str,
-        *,
-        json_after: Sequence[str] = (),
-        max_digits: int = MAX_DIGITS,
-        plan: SchemaPlan | None = None,
-    ) -> GuidanceMasks:
-        """Compile a Lark grammar. `json_after` are the fixed strings before JSON values, whose
-        numbers have at most `max_digits` digits. `plan` has the choices in the text, if it is
-        JSON."""
-        after = tuple([text.encode() for text in json_after])
-        checked_text(_LARK, grammar)
-        return self._masks(_Constraint(_LARK, grammar, None, max_digits, after, plan=plan))
+    def lark(self, grammar: str) -> GuidanceMasks:
+        """Compile a Lark grammar."""
+        return self.masks(lark_constraint(grammar))
 
-    def _masks(self, key: _Constraint) -> GuidanceMasks:
+    def masks(self, key: Constraint) -> GuidanceMasks:
+        """Compile a constraint, unless it is in the cache."""
         with self._lock:
             compiling = self._compiling.setdefault(key, threading.Lock())
         with compiling:  # other constraints do not wait
@@ -305,13 +302,13 @@ class Guidance:
             self._compiling.pop(key, None)
             self._cache[key] = cached
             self._cache.move_to_end(key)
-            seconds = sum(seconds for _, seconds in self._cache.values())
+            seconds = sum(map(itemgetter(1), self._cache.values()))
             while len(self._cache) > (MAX_CACHED if seconds <= MAX_CACHED_SECONDS else 1):
                 _, (_, seconds_of_oldest) = self._cache.popitem(last=False)
                 seconds -= seconds_of_oldest
         return cached[0]
 
-    def _compiled(self, key: _Constraint) -> GuidanceMasks:
+    def _compiled(self, key: Constraint) -> GuidanceMasks:
         from llguidance import LLMatcher, LLParserLimits
 
         kind, grammar = key.kind, key.grammar

@@ -73,11 +73,8 @@ def plain(text: str) -> Sequence[str | int]:
 
 def allows(model: Model, format: CallFormat, schema: dict[str, Any], arguments: Any) -> bool:
     """Return whether the grammar of a call allows arguments as the template writes them."""
-    made = call_grammar(format, schema, "((", "))", plain)
-    masks = model.session.guidance().lark(
-        made.lark, json_after=made.json_after, max_digits=made.max_digits
-    )
-    source = masks.start()
+    constraint = call_grammar(format, schema, "((", "))", plain)
+    source = model.session.guidance().masks(constraint).start()
     for token in model.tokenize(f"(({write_arguments(format, arguments)}))"):
         if not source.mask()[token // 32] >> token % 32 & 1:
             return False
