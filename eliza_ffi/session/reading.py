@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from ..checks import check_flag, check_kind
 from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
 from ..structured.fill_result import FillResult, PartialField
+from ..structured.guidance import GuidanceMasks
 from ..structured.json_reader import JsonReader, copied
-from ..structured.shape import Shape
 from .generation import Generation
 
 T = TypeVar("T")
@@ -24,17 +23,16 @@ class Reading(Generic[T]):
 
     Parameters
     ----------
-    shape
-        The shape of the answer.
-    tells_fields
-        Whether to yield the fields before the result.
+    value
+        Returns the value of a complete answer; raises ValueError if it is not valid.
+    json_of
+        The class that the JSON is read as. With None, there are no fields before the result.
     """
 
-    def __init__(self, shape: Shape[T], tells_fields: bool = True) -> None:
-        self._shape = check_kind("shape", shape, Shape, "a Shape, as shape_of() returns it")
+    def __init__(self, value: Callable[[str], T], json_of: Any = None) -> None:
+        self._value = value
         self._begin = time.perf_counter()
-        reads = check_flag("tells_fields", tells_fields)
-        self._json = JsonReader(shape.json_of) if reads and shape.json_of is not None else None
+        self._json = None if json_of is None else JsonReader(json_of)
         self._n_read = 0
 
     def take(self, step: StreamStep | Generation) -> Iterator[PartialField | FillResult[T]]:
@@ -47,23 +45,25 @@ class Reading(Generic[T]):
         InvalidAnswerError
             If the answer is not valid against its schema, or its class rejects it.
         """
-        if isinstance(step, StreamStep):
-            yield from self._read(step.text)
-        else:
-            result = self._filled(step)
-            yield from self._read(result.text[self._n_read :], is_last=True)
-            yield self._shaped(result)
+        masks: Any = None if isinstance(step, StreamStep) else step.args.constraint
+        result = None if isinstance(step, StreamStep) else self._filled(step, masks)
+        if self._json is not None:
+            text = step.text if result is None else result.text[self._n_read :]
+            self._n_read += len(text)
+            at_end = self._json.finish() if result is not None else ()
+            for path, value, partial in chain(self._json.push(text), at_end):
+                if path:  # an empty path is the whole answer
+                    yield PartialField(path, copied(value), partial)
+        if result is not None:
+            try:
+                answer = self._value(result.text)
+            except ValueError as error:
+                raise InvalidAnswerError(
+                    f"the answer is not valid: {error}: {result.text:.500}", result
+                ) from error
+            yield replace(result, value=answer, relaxed=masks.relaxed)
 
-    def _read(self, text: str, is_last: bool = False) -> Iterator[PartialField]:
-        self._n_read += len(text)
-        reader = self._json
-        if reader is None:
-            return
-        for path, value, partial in chain(reader.push(text), reader.finish() if is_last else ()):
-            if path:  # an empty path is the whole answer
-                yield PartialField(path, copied(value), partial)
-
-    def _filled(self, result: Generation) -> FillResult[Any]:
+    def _filled(self, result: Generation, masks: GuidanceMasks) -> FillResult[Any]:
         stats = result.stats
         filled: FillResult[Any] = FillResult(
             text=result.text,
@@ -76,29 +76,17 @@ class Reading(Generic[T]):
             stats=stats,
             choices=result.choices,
         )
+        if filled.complete:
+            return filled
         if result.finish_reason == "context_full":
             full = ContextFullError("the context is full: shorten the prompt or raise n_ctx")
             raise FillError(f"the answer has not ended: {full}", filled) from full
-        if result.finish_reason == "length" and self._shape.close is not None:
-            whole = self._shape.close(result.tokens)
-            if whole is not None:
-                tokens, text = whole
-                return replace(filled, tokens=tokens, text=text, complete=True, is_closed=True)
-        if not filled.complete:
-            length = f"the answer has not ended after {len(result.tokens)} tokens"
-            steps = "raise max_tokens, limit the strings and lists of the schema"
-            if self._shape.close is None:
-                text = f'{length}: {steps}, or pass on_limit="close"'
-            else:
-                text = f'{length}, and on_limit="close" found no short ending: {steps}'
-            raise FillError(text, filled)
-        return filled
-
-    def _shaped(self, result: FillResult[Any]) -> FillResult[T]:
-        try:
-            value = self._shape.value(result.text)
-        except ValueError as error:
-            raise InvalidAnswerError(
-                f"the answer is not valid: {error}: {result.text:.500}", result
-            ) from error
-        return replace(result, value=value, relaxed=self._shape.relaxed)
+        length = f"the answer has not ended after {len(result.tokens)} tokens"
+        steps = "raise max_tokens, limit the strings and lists of the schema"
+        if result.args.on_limit == "error":
+            raise FillError(f'{length}: {steps}, or pass on_limit="close"', filled)
+        whole = masks.close(result.tokens) if result.finish_reason == "length" else None
+        if whole is None:
+            tried = 'and on_limit="close" found no short ending'
+            raise FillError(f"{length}, {tried}: {steps}", filled)
+        return replace(filled, tokens=whole[0], text=whole[1], complete=True, is_closed=True)

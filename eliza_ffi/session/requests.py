@@ -174,9 +174,9 @@ class Request(StreamConfig):
     # For skeletons: the sampling settings of single spans. With None, choices, numbers and booleans
     # also use the settings of the request.
     sampler_plan: SpanSamplerPlan | None = USUAL_PLAN
-    # For skeletons: what to do if the answer does not end within `max_tokens`. ``"error"``: raise
-    # an error. ``"close"``: end the free values in the shortest valid way, and still write the
-    # fixed text and the choices that follow.
+    # What to do if a structured answer does not end within `max_tokens`. ``"error"``: raise an
+    # error. ``"close"``: end it in a short valid way; in a skeleton, end the free values, and still
+    # write the fixed text and the choices that follow.
     on_limit: str = "error"
     # What to do if the library rejects the labels: raise TokenTrieError, or log a warning and
     # continue with the grammar alone (``"grammar"``).
@@ -382,7 +382,6 @@ def _request(
     **given: Any,
 ) -> Request:
     """Return a request. A constrained answer to a conversation follows without reasoning."""
-    _ = session.ctx  # raises if the model is closed or belongs to the parent process
     if cache is not None:
         given.update(checked_cache(cache).settings())
     sampling = _all_sampling(sampling, given)
@@ -606,8 +605,6 @@ def shape_request(
 
     With it, return how to read the answer, and how many times to try again if it is not valid.
     """
-    with naming("schema"):
-        shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     check_one_of("on_limit", on_limit, ON_LIMIT)
     retries = check_whole("retries", retries, 0)
@@ -620,10 +617,9 @@ def shape_request(
         if more.pop(name, None) not in (None, False):
             raise InvalidArgumentError(f"{name} is for skeletons only, and this schema is none")
     with naming("schema"):
-        masks = shape.masks(session.guidance())
-    close = masks.close if on_limit == "close" else None
-    shape = replace(shape, relaxed=masks.relaxed, close=close)
-    return _request(session, prompt, True, constraint=masks, **more), shape, retries
+        shape = shape_of(given)
+        more["constraint"] = shape.masks(session.guidance())
+    return _request(session, prompt, True, on_limit=on_limit, **more), shape, retries
 
 
 PLAIN_SAMPLING: Mapping[str, Any] = {

@@ -72,7 +72,7 @@ from .results import (
 )
 from .run import Run
 from .session import Session
-from .thinking import Thinking, n_thinking_tokens, thinking_first
+from .thinking import Thinking, checked_thinking, thinking_first
 from .tool_calls import (
     CallPiece,
     TextAnswer,
@@ -129,22 +129,13 @@ def text_run(
                         waiting.extend(token_logprobs(session, step.logprobs))
                     yield from _pieces(step, waiting)
 
-    think = reasoning if isinstance(reasoning, Thinking) else 0
+    think = checked_thinking(reasoning) if isinstance(reasoning, Thinking) else None
     return thinking_first(session, request, think, steps, settings.get("sampling"))
 
 
 def _need(session: Session, name: str) -> None:
     """Raise NotSupportedError, before the request waits, if the library lacks a function."""
     session.binding.library.need(f"{PREFIX}llm_stream_{name}")
-
-
-def _open_prompt(session: Session, prompt: AnyPrompt, think: int | Thinking) -> AnyPrompt:
-    """Return the prompt of a constrained answer.
-
-    Requests end the reasoning that a conversation's chat template begins. If the model is to write
-    the reasoning, the prompt becomes tokens, which they do not change.
-    """
-    return prompt_tokens(session, prompt) if n_thinking_tokens(think) else prompt
 
 
 def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:
@@ -171,7 +162,9 @@ def choice_run(
     """Return the run that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
     session.check_generates()
     label_set: LabelSet[Any] = as_label_set(labels)
-    prompt = _open_prompt(session, prompt, think)
+    thinking = checked_thinking(think)
+    if thinking is not None:  # reasoning may begin at the end of the prompt's tokens
+        prompt = prompt_tokens(session, prompt)
     request = choice_request(session, prompt, label_set, method=method, **settings)
     with_text = request.on_text is not None
 
@@ -201,7 +194,7 @@ def choice_run(
                     if text:
                         yield text
 
-    return thinking_first(session, request, think, steps, settings.get("sampling"))
+    return thinking_first(session, request, thinking, steps, settings.get("sampling"))
 
 
 def _chosen(
@@ -239,13 +232,15 @@ def rank_run(
     session.check_generates()
     _need(session, "rank")
     check_keywords(method, settings, set(RankSettings.__annotations__))
-    prompt = _open_prompt(session, prompt, think)
+    thinking = checked_thinking(think)
+    if thinking is not None:  # as in choice_run()
+        prompt = prompt_tokens(session, prompt)
     request, search = rank_request(session, prompt, as_label_set(labels), **settings)
 
     def steps(run: Run[Any], request: Request) -> Generator[RankResult[Any], None, None]:
         yield search(run, request).result()
 
-    return thinking_first(session, request, think, steps)
+    return thinking_first(session, request, thinking, steps)
 
 
 def fill_run(
@@ -264,11 +259,13 @@ def fill_run(
     `with_steps` says whether to yield the spans or fields before the result.
     """
     session.check_generates()
-    prompt = _open_prompt(session, prompt, think)
+    thinking = checked_thinking(think)
+    if thinking is not None:  # as in choice_run()
+        prompt = prompt_tokens(session, prompt)
     if is_shape(schema):
         request, shape, retries = shape_request(session, prompt, schema, method=method, **settings)
         steps_of: Any = partial(_shape_steps, session, with_steps, shape, retries)
-        return thinking_first(session, request, think, steps_of)
+        return thinking_first(session, request, thinking, steps_of)
     _need(session, "fill")
     request = fill_request(session, prompt, schema, method=method, **settings)
 
@@ -280,7 +277,7 @@ def fill_run(
                 if with_steps or isinstance(step, FillResult):
                     yield step
 
-    return thinking_first(session, request, think, steps)
+    return thinking_first(session, request, thinking, steps)
 
 
 def _shape_steps(
@@ -293,7 +290,7 @@ def _shape_steps(
 ) -> Generator[PartialField | FillResult[Any], None, None]:
     while True:
         try:
-            take = Reading(shape, with_steps).take
+            take = Reading(shape.value, shape.json_of if with_steps else None).take
             writing = Generation(run, request, session.warn_once, at_once=not with_steps)
             with closing(writing.steps()) as steps:
                 for step in steps:
@@ -322,15 +319,14 @@ def tools_run(
     `with_steps` and `ends_at_limit` are as in :class:`~eliza_ffi.session.tool_calls.ToolTurn`.
     """
     session.check_generates()
-    closes = n_thinking_tokens(think) == 0
-    request, turn = tool_request(
-        session, messages, tools, tool_choice, close_reasoning=closes, **settings
-    )
+    thinking = checked_thinking(think)
+    settings["close_reasoning"] = thinking is None
+    request, turn = tool_request(session, messages, tools, tool_choice, **settings)
 
     def steps(run: Run[Any], request: Request) -> Any:
         return turn(run, request, with_steps=with_steps, ends_at_limit=ends_at_limit).steps()
 
-    return thinking_first(session, request, think, steps, settings.get("sampling"))
+    return thinking_first(session, request, thinking, steps, settings.get("sampling"))
 
 
 def end_of_turn_run(

@@ -42,9 +42,10 @@ class Thinking:
     on_end: Callable[[Reasoning], Any] | None = None
 
 
-def n_thinking_tokens(think: int | Thinking) -> int:
-    """Return the maximum length of the reasoning, after checking it."""
-    return check_whole("think", think.n_tokens if isinstance(think, Thinking) else think, 0)
+def checked_thinking(think: int | Thinking) -> Thinking | None:
+    """Return the settings of the reasoning; None if the model is not to reason."""
+    how = think if isinstance(think, Thinking) else Thinking(think)
+    return how if check_whole("think", how.n_tokens, 0) else None
 
 
 LONGEST_MARKS = 32
@@ -54,27 +55,25 @@ LONGEST_MARKS = 32
 def thinking_first(
     session: Session,
     request: Request,
-    think: int | Thinking,
+    think: Thinking | None,
     steps_of: Callable[[Run[R], Request], Generator[R, None, None]],
     sampling: Sampling | None = None,
 ) -> Run[R]:
     """Return the run of a request that may let the model reason before it answers.
 
-    The reasoning has at most `think` tokens (0 = no reasoning), which are the most probable ones
-    unless `sampling` says otherwise. `steps_of` returns the steps of a run for a request.
+    The reasoning has the most probable tokens unless `sampling` says otherwise. `steps_of` returns
+    the steps of a run for a request.
     """
     slot = {"slot_id": request.slot_id}
-    n_tokens = n_thinking_tokens(think)
-    if n_tokens == 0:
+    if think is None:
         known: Any = partial(steps_of, request=request)  # type: ignore[call-arg]
         return Run(session, known, **slot)
-    how = think if isinstance(think, Thinking) else Thinking(n_tokens)
-    reasoning = Reasoning(session, request, n_tokens, sampling)
+    reasoning = Reasoning(session, request, think.n_tokens, sampling)
 
     def steps(run: Run[Any]) -> Generator[Any, None, None]:
-        yield from reasoning.steps(run, how.with_steps)
-        if how.on_end is not None:
-            how.on_end(reasoning)
+        yield from reasoning.steps(run, think.with_steps)
+        if think.on_end is not None:
+            think.on_end(reasoning)
         with closing(steps_of(run, replace(request, prompt_tokens=reasoning.tokens))) as steps:
             for step in steps:
                 yield _with_reasoning(step, reasoning)

@@ -54,7 +54,6 @@ from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, StreamStats
 from ..sampling.params import Sampling
 from ..structured.guidance import Constraint
-from ..structured.shape import Shape
 from ..structured.token_texts import continued_tokens
 from ..structured.validation import schema_validator
 from .generation import Generation
@@ -802,13 +801,12 @@ class ToolTurn:
             return valid
 
         masks = self._session.guidance().masks(texts.grammar(format, tool.schema, before, near))
-        shape = Shape(lambda _: masks, value, None)
         args = replace(request, max_tokens=most, constraint=masks, stop=())
         result = yield from self._written(args, start, id, before)
         result.text = texts.text(result.tokens).decode("utf-8", "replace")
         self._n_read += len(result.tokens)
         try:
-            (filled,) = Reading(shape, False).take(result)
+            (filled,) = Reading(value).take(result)
         except FillError as error:
             if result.finish_reason != "length":
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_origin
 
@@ -84,11 +84,6 @@ class Shape(Generic[T]):
     value: Callable[[str], T]
     # the class that the JSON is read as, `Any` for plain data, None if answers are not JSON
     json_of: Any
-    # the parts of the schema that the masks do not enforce; `value` checks them
-    relaxed: tuple[str, ...] = ()
-    # takes the tokens of a truncated answer, and returns the tokens and the text of the complete
-    # answer, or None; without it, a truncated answer is an error
-    close: Callable[[Sequence[int]], tuple[tuple[int, ...], str] | None] | None = None
 
 
 def is_shape(shape: Any) -> bool:

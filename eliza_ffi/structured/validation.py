@@ -97,8 +97,7 @@ def _validator(schema_text: str) -> tuple[Any, _Steps]:
     return made, steps
 
 
-def _exact(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal)
+_exact = functools.partial(json.loads, parse_float=Decimal)
 
 
 class _Steps:

@@ -49,11 +49,18 @@ def answer(n_items: int) -> str:
 def steps(text: str, size: int = 4) -> Iterator[Any]:
     for at in range(0, len(text), size):
         yield StreamStep((1,), text[at : at + size], False)
-    yield SimpleNamespace(text=text, tokens=(1,), finish_reason="end", stats=None, choices={})
+    args = SimpleNamespace(constraint=SimpleNamespace(relaxed=()))
+    told = {"finish_reason": "end", "stats": None, "choices": {}}
+    yield SimpleNamespace(text=text, tokens=(1,), args=args, **told)
+
+
+def reading_of(given: Any) -> Reading[Any]:
+    shape = shape_of(given)
+    return Reading(shape.value, shape.json_of)
 
 
 def read(shape: Any, text: str) -> tuple[list[PartialField], Any]:
-    reading = Reading(shape_of(shape))
+    reading = reading_of(shape)
     *fields, result = [found for step in steps(text) for found in reading.take(step)]
     assert isinstance(result, FillResult)
     return [each for each in fields if isinstance(each, PartialField)], result.value
@@ -111,7 +118,7 @@ def test_a_partial_answer_contains_only_valid_parts() -> None:
         words: list[Annotated[str, pydantic.StringConstraints(max_length=3)]]
         size: int
 
-    reading: Reading[Any] = Reading(shape_of(Short))
+    reading = reading_of(Short)
     text = json.dumps({"words": ["one", "two", "three", "six"], "size": 1})
     taken = reading.take(StreamStep((), text, False))
     fields = [each for each in taken if isinstance(each, PartialField)]
