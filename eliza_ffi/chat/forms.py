@@ -84,8 +84,10 @@ class MessageForms:
         return None
 
     def _fit_message(self, message: dict[str, Any]) -> dict[str, Any]:
-        has_thinking = any(key.startswith(("think", "reasoning")) for key in message)
-        if message["role"] == "assistant" and not has_thinking and self._needs_thinking:
+        is_unthinking = message["role"] == "assistant" and not any(
+            key.startswith(("think", "reasoning")) for key in message
+        )
+        if is_unthinking and self._needs_thinking:
             message["reasoning_content"] = ""
         if message.get("tool_calls"):
             empty, arguments_form = self._call_forms

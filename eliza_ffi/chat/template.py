@@ -102,21 +102,28 @@ class ChatTemplate:
         In the returned text, a control token that the template writes and the same characters in a
         content look alike. Use :meth:`~eliza_ffi.model.Model.chat_tokens` to tell them apart.
         """
-        check_messages(messages)
+        more: dict[str, Any] = {"add_generation_prompt": add_generation_prompt, "tools": tools}
+        return self.render_fitted(self.fit(messages), **more, **extra)
+
+    def render_fitted(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Any] | None = None,
+        **extra: Any,
+    ) -> str:
+        """Do the same as :meth:`render` for messages that :meth:`fit` has returned."""
         for name in ("bos_token", "eos_token", "messages"):
             if name in extra:
                 raise InvalidArgumentError(
                     f"{name} cannot be passed as a template variable: ChatTemplate sets it"
                 )
+        more: dict[str, Any] = {"add_generation_prompt": add_generation_prompt, **extra}
         try:
             with self._sandbox.bounded(len(messages)):
                 tools = self._forms.no_tools if tools is None else tools
-                return self._run(
-                    self._forms.fit(messages),
-                    add_generation_prompt=add_generation_prompt,
-                    tools=tools,
-                    **extra,
-                )
+                return self._run(messages, tools=tools, **more)
         except self._sandbox.Rejected as error:
             raise ChatTemplateError(f"the chat template rejects the messages: {error}") from error
         except self._sandbox.LimitReached as error:

@@ -100,7 +100,7 @@ class ChatTokenizer:
         if check_flag("close_reasoning", close_reasoning):
             more = {**THINKING_OFF, **more}
         inputs = [messages, more]
-        whole = self.template.render(messages, **more)
+        whole = self.template.render_fitted(messages, **more)
         text = _before(whole, end)
         closing = self.template.closing(text) if close_reasoning else ""
         text += closing
@@ -113,8 +113,8 @@ class ChatTokenizer:
         guarded_messages, guarded_more = guard.cover(inputs)
         if not guard.used:
             return tokens, spaces
-        guarded = _before(self.template.render(guarded_messages, **guarded_more), end) + closing
-        guarded = guarded.removesuffix(spaces)
+        guarded = self.template.render_fitted(guarded_messages, **guarded_more)
+        guarded = (_before(guarded, end) + closing).removesuffix(spaces)
         if guard.uncover(guarded) == text:
             bos = _bos(self.template, guarded)
             if bos != _bos(self.template, text):  # the text begins with a content that spells BOS
@@ -264,7 +264,13 @@ class _Guard:
     def cover(self, value: Any) -> Any:
         """Return a copy of messages or variables with markers in all strings."""
         if isinstance(value, str):
-            return self._cover_text(value)
+            if self._marks.keys().isdisjoint(value):
+                return value
+            self.used = True
+            for unmarked in self._unmarked:
+                if unmarked in value:
+                    return unmarked.join(map(self.cover, value.split(unmarked)))
+            return value.translate(self._covering)
         if isinstance(value, Mapping):
             return {self._cover_key(key): self.cover(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -278,15 +284,6 @@ class _Guard:
     def _cover_key(self, key: Any) -> Any:
         # Templates look up items by name, so names must not change.
         return key if isinstance(key, str) and key.isidentifier() else self.cover(key)
-
-    def _cover_text(self, text: str) -> str:
-        if not any(char in text for char in self._marks):
-            return text
-        self.used = True
-        for unmarked in self._unmarked:
-            if unmarked in text:
-                return unmarked.join(map(self._cover_text, text.split(unmarked)))
-        return text.translate(self._covering)
 
     def _may_stay(self, searched_texts: str) -> bool:
         """Return whether a string may stay unmarked: no control token may begin at a character to
