@@ -310,23 +310,14 @@ def tools_run(
     /,
     *,
     think: int | Thinking = 0,
-    with_steps: bool = False,
-    ends_at_limit: bool = False,
     **settings: Any,
 ) -> Run[str | CallPiece | ToolCall | ToolCalls | TextAnswer]:
-    """Return the run that calls tools; parameters as :meth:`~eliza_ffi.Model.call_tools`.
-
-    `with_steps` and `ends_at_limit` are as in :class:`~eliza_ffi.session.tool_calls.ToolTurn`.
-    """
+    """Return the run that calls tools; parameters as :func:`.tool_calls.tool_request`."""
     session.check_generates()
     thinking = checked_thinking(think)
     settings["close_reasoning"] = thinking is None
     request, turn = tool_request(session, messages, tools, tool_choice, **settings)
-
-    def steps(run: Run[Any], request: Request) -> Any:
-        return turn(run, request, with_steps=with_steps, ends_at_limit=ends_at_limit).steps()
-
-    return thinking_first(session, request, thinking, steps, settings.get("sampling"))
+    return thinking_first(session, request, thinking, turn.steps, settings.get("sampling"))
 
 
 def end_of_turn_run(

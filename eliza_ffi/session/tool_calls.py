@@ -396,11 +396,13 @@ def tool_request(
     method: str = "call_tool",
     words: Any = None,
     close_reasoning: bool = True,
+    with_steps: bool = False,
+    ends_at_limit: bool = False,
     **more: Any,
-) -> tuple[Request, partial[ToolTurn]]:
+) -> tuple[Request, ToolTurn]:
     """Return a request for tool calls, and the turn that a run of it writes.
 
-    The parameters are those of :meth:`~eliza_ffi.Model.call_tools`.
+    The parameters are those of :meth:`~eliza_ffi.Model.call_tools`, and of :class:`ToolTurn`.
 
     `words` limits an answer in words, as `schema` does in :meth:`~eliza_ffi.Model.generate`; None =
     no limit. `close_reasoning` is as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
@@ -421,35 +423,37 @@ def tool_request(
         listed = texts.listed(tools)
     with naming("tool_choice"):
         offered, may_answer = _offered(tool_choice, listed)
-    talk = _with_mappings(messages)
     extra = {**(chat_template_kwargs or {}), "close_reasoning": close_reasoning}
     with naming("messages"):
+        talk = _with_mappings(messages)
         format = session.call_format(extra)
         prompt, definitions = tool_messages(format, talk, listed)
-        tokens = _prompt(session, prompt, definitions, extra)
-    generation = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
-    shaped = None
-    if words is not None:
-        settings = {**more, "max_tokens": max_tokens, "schema": words}
-        shaped = generate_request(session, tokens, method=method, **settings)
-    earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
-    turn = partial(
-        ToolTurn,
+        tokens = _turn_start(format, texts, _prompt(session, prompt, definitions, extra))
+    settings = {**more, "max_tokens": max_tokens, "method": method}
+    request = generate_request(session, tokens, **settings)
+    n_earlier = 0
+    if format.index_continues:
+        n_earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
+    turn = ToolTurn(
         session=session,
         format=format,
+        texts=texts,
         tools=offered,
         may_answer=may_answer,
         max_calls=max_calls if format.parallel else 1,
-        earlier_calls=earlier if format.index_continues else 0,
-        texts=texts,
-        words=shaped,
+        n_earlier_calls=n_earlier,
+        words=None
+        if words is None
+        else generate_request(session, tokens, schema=words, **settings),
+        with_steps=with_steps,
+        ends_at_limit=ends_at_limit,
     )
     with naming("tools"):
         for tool in offered:  # reject unsupported schemas before anything runs
             texts.check(format, tool)
         for tool in listed:
             _ = tool.schema
-    return replace(generation, prompt_tokens=_turn_start(format, texts, tokens)), turn
+    return request, turn
 
 
 def conversation_tokens(
@@ -460,14 +464,13 @@ def conversation_tokens(
     `ending` may have ``add_generation_prompt``, ``close_reasoning`` or ``continue_final_message``,
     as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
     """
-    talk = _with_mappings(messages)
     with naming("messages"):
+        talk = _with_mappings(messages)
         if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
             talk = list(messages_with_calls(session.call_format(chat_template_kwargs), talk))
         return session.chat().tokens(talk, **{**chat_template_kwargs, **ending})
 
 
-@naming("messages")
 def _with_mappings(messages: Messages) -> list[Mapping[str, Any]]:
     """Return messages in which the arguments of tool calls are mappings, not strings of JSON.
 
@@ -605,58 +608,44 @@ class _Start:
     after: str  # the rest of the text after the arguments
 
 
+@dataclass(eq=False)
 class ToolTurn:
-    """The turn of a model that may call tools, as a part of `run`.
+    """The turn of a model that may call tools."""
 
-    With `with_steps`, it yields the pieces of calls, the finished calls, and the pieces of an
-    answer in words, before the result. With `ends_at_limit`, `max_tokens` limits the whole turn,
-    and a call that does not fit ends the turn without an error.
-    """
+    session: Session
+    format: CallFormat
+    texts: CallTexts
+    tools: tuple[Tool, ...]
+    may_answer: bool  # in words
+    max_calls: int
+    n_earlier_calls: int  # in the conversation, if the format counts them
+    words: Request | None  # a limited answer in words
+    # Whether to yield the pieces of calls, the finished calls, and the pieces of an answer in
+    # words, before the result.
+    with_steps: bool
+    # Whether `max_tokens` limits the whole turn, and a call that does not fit ends the turn without
+    # an error.
+    ends_at_limit: bool
 
-    def __init__(
-        self,
-        run: Run[Any],
-        request: Request,
-        *,
-        session: Session,
-        format: CallFormat,
-        tools: tuple[Tool, ...],
-        may_answer: bool,
-        max_calls: int,
-        earlier_calls: int,
-        texts: CallTexts,
-        words: Request | None,
-        with_steps: bool = False,
-        ends_at_limit: bool = False,
-    ) -> None:
-        self._run, self._binding, self._session = run, run.binding, session
-        self._request, self._format, self._texts = request, format, texts
-        self.tools = tools
-        self._may_answer, self._max_calls = may_answer, max_calls
-        self._earlier_calls = earlier_calls
-        self._words_request = words
-        self._with_steps = with_steps
-        self._ends_at_limit = ends_at_limit
+    def steps(
+        self, run: Run[Any], request: Request
+    ) -> Generator[str | CallPiece | ToolCall | ToolCalls | TextAnswer, None, None]:
+        """Yield the steps of a run; the last one is the result: calls, or an answer in words."""
+        self._run, self._binding, self._request = run, run.binding, request
         self._n_prompt = len(request.prompt_tokens)
         self._tokens = list(request.prompt_tokens)
-        self._stream: Any = None
         self._n_read = 0  # how many of the tokens the stream has
         self._stats: StreamStats | None = None
-
-    def steps(self) -> Generator[str | CallPiece | ToolCall | ToolCalls | TextAnswer, None, None]:
-        """Yield the steps; the last one is the result: the calls, or an answer in words."""
-        request, words = self._request, self._words_request
-        sampling = request.sampling
-        settings = None if sampling is None else sampling.to_json()
-        with self._run.opened(request, None, settings) as self._stream:
+        sampling = None if request.sampling is None else request.sampling.to_json()
+        with run.opened(request, None, sampling) as self._stream:
             found: Any = yield from self._calls()
             result: ToolCalls | TextAnswer | None = None
             if isinstance(found, ToolCalls):
                 result = found
-            elif words is None or words.gbnf_grammar is None:
-                result = yield from self._words(found, self._stream)
+            elif self.words is None or self.words.gbnf_grammar is None:
+                result = yield from self._answer(found, self._stream)
         if result is None:  # a grammar needs a stream of its own
-            result = yield from self._words(found, None)
+            result = yield from self._answer(found, None)
         yield result
 
     def _calls(
@@ -666,14 +655,14 @@ class ToolTurn:
         calls = ToolCalls()
         calls.prompt_tokens = self._n_prompt
         try:
-            while len(calls) < self._max_calls:
+            while len(calls) < self.max_calls:
                 call = yield from self._call(len(calls))
                 if not isinstance(call, ToolCall):
                     if not calls:
                         return call
                     break
                 calls.append(call)
-                if self._with_steps:
+                if self.with_steps:
                     yield call
         except _LimitReached:
             calls.is_truncated = True
@@ -701,34 +690,34 @@ class ToolTurn:
     ) -> Generator[CallPiece, None, ToolCall | Mapping[str | None, float]]:
         """Write a call; if the model makes no call, return the probabilities instead."""
         id = "".join(_RANDOM.choices(string.ascii_letters + string.digits, k=ID_LENGTH))
-        starts = tuple([self._start(tool, index, id) for tool in self.tools])
+        starts = self._starts(index, id)
         probabilities = self._probabilities(starts, index)
         if probabilities.get(None, 0.0) > 0.5:
             return probabilities
-        start = max(starts, key=lambda start: probabilities[start.tool.name])
-        arguments = yield from self._arguments(start, id, starts)
-        name = start.tool.name
+        name = max(starts, key=probabilities.__getitem__)
+        arguments = yield from self._arguments(starts[name], id, tuple(starts.values()))
         return ToolCall(name, arguments, probabilities[name], probabilities, id)
 
-    def _start(self, tool: Tool, index: int, id: str) -> _Start:
-        """Return the beginning of call number `index` of the turn, from 0, to a tool."""
-        format = self._format
-        number = format.first_index + self._earlier_calls + index
+    def _starts(self, index: int, id: str) -> dict[str, _Start]:
+        """Return the beginnings of call number `index` of the turn, from 0, by the tools' names."""
+        format = self.format
+        number = format.first_index + self.n_earlier_calls + index
         own_id = id if Hole.ID in format.call else ""  # without it, equal calls begin equally
-        return self._texts.start(format, tool, index == 0, number, own_id)
+        start = self.texts.start
+        return {tool.name: start(format, tool, index == 0, number, own_id) for tool in self.tools}
 
-    def _probabilities(self, starts: Sequence[_Start], index: int) -> dict[str | None, float]:
+    def _probabilities(self, starts: Mapping[str, _Start], index: int) -> dict[str | None, float]:
         """Return the probability of each tool, and of no call (key None) if that is allowed."""
-        format, texts = self._format, self._texts
-        names: list[str | None] = [start.tool.name for start in starts]
-        ways = [start.rows for start in starts]
+        format, texts = self.format, self.texts
+        names: list[str | None] = [*starts]
+        ways = [start.rows for start in starts.values()]
         begins: tuple[Row, ...] = ()  # how a call can begin
-        if index or self._may_answer:
+        if index or self.may_answer:
             names.append(None)
             if index == 0 and format.text_start:
                 ways.append((texts.read(format.text_start),))
             else:
-                begins = self._begins(starts, index)
+                begins = self._begins(ways, index)
         endings: list[tuple[Row, PreparedChoices]] = []
         if begins:
             endings.append(((), texts.labels(begins)))
@@ -737,7 +726,9 @@ class ToolTurn:
             endings.append((common, labels))
         found = [1.0]
         if endings:
-            n_tokens = self._append() + sum(labels.longest for _, labels in endings)
+            n_tokens = self._append()
+            for _, labels in endings:
+                n_tokens += labels.longest
             score = partial(
                 self._binding.score_endings,
                 self._stream,
@@ -754,12 +745,12 @@ class ToolTurn:
                 found = [*(call * each for each in found), 1 - call]
         return dict(zip(names, found, strict=True))
 
-    def _begins(self, starts: Sequence[_Start], index: int) -> tuple[Row, ...]:
+    def _begins(self, ways: Sequence[tuple[Row, ...]], index: int) -> tuple[Row, ...]:
         """Return the token sequences of the fixed text that begins a call."""
-        format = self._format
+        format = self.format
         text = (format.between if index else format.open) + format.call_start[len(format.open) :]
-        rows = [row for start in starts for row in start.rows]
-        common = tuple(commonprefix([self._texts.read(text), *rows]))
+        rows = [row for way in ways for row in way]
+        common = tuple(commonprefix([self.texts.read(text), *rows]))
         return (common,) if common else tuple(dict.fromkeys(rows))
 
     def _probability_of_call(self, logprobs: Any) -> float:
@@ -772,11 +763,11 @@ class ToolTurn:
         self, start: _Start, id: str, starts: tuple[_Start, ...]
     ) -> Generator[CallPiece, None, dict[str, Any]]:
         """Write the rest of a call, and return its arguments."""
-        request, texts, tool = self._request, self._texts, start.tool
+        request, texts, tool = self._request, self.texts, start.tool
         fixed, before = texts.fixed(start, starts)
-        format, near = self._format, start.near
+        format, near = self.format, start.near
         most = request.max_tokens
-        if self._ends_at_limit and most:
+        if self.ends_at_limit and most:
             most -= self._n_written + len(fixed)
             if most < 1:
                 raise _LimitReached
@@ -800,7 +791,7 @@ class ToolTurn:
             valid: dict[str, Any] = validate(arguments)
             return valid
 
-        masks = self._session.guidance().masks(texts.grammar(format, tool.schema, before, near))
+        masks = self.session.guidance().masks(texts.grammar(format, tool.schema, before, near))
         args = replace(request, max_tokens=most, constraint=masks, stop=())
         result = yield from self._written(args, start, id, before)
         result.text = texts.text(result.tokens).decode("utf-8", "replace")
@@ -810,7 +801,7 @@ class ToolTurn:
         except FillError as error:
             if result.finish_reason != "length":
                 raise
-            if self._ends_at_limit:
+            if self.ends_at_limit:
                 self._tokens += result.tokens
                 raise _LimitReached from None
             raise FillError(
@@ -821,7 +812,7 @@ class ToolTurn:
             ) from None
         self._tokens += [*result.tokens, *texts.read(start.after)]
         arguments: dict[str, Any] = filled.value
-        if self._with_steps:
+        if self.with_steps:
             yield self._piece(self._pieces.finish(arguments))
         return arguments
 
@@ -829,11 +820,11 @@ class ToolTurn:
         self, args: Request, start: _Start, id: str, before: str
     ) -> Generator[CallPiece, None, Generation]:
         """Write arguments, and return the result; yield their pieces if the caller wants them."""
-        texts, tool = self._texts, start.tool
-        writing = Generation(self._run, args, self._session.warn_once, at_once=not self._with_steps)
+        texts, tool = self.texts, start.tool
+        writing = Generation(self._run, args, self.session.warn_once, at_once=not self.with_steps)
         self._piece = partial(CallPiece, id, tool.name)
-        if self._with_steps:
-            self._pieces = CallPieces(self._format, tool.parameters, before, start.near)
+        if self.with_steps:
+            self._pieces = CallPieces(self.format, tool.parameters, before, start.near)
             yield self._piece("")
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         with closing(writing.steps(self._stream)) as steps:
@@ -841,7 +832,7 @@ class ToolTurn:
                 if isinstance(step, Generation):
                     self._stats = step.stats
                     return step
-                if self._with_steps:
+                if self.with_steps:
                     text = self._pieces.push(decoder.decode(texts.text(step.tokens)))
                     if text:
                         yield self._piece(text)
@@ -849,32 +840,32 @@ class ToolTurn:
 
     # ---- Words ---------------------------------------------------------------------------------
 
-    def _words(
+    def _answer(
         self, probabilities: Mapping[str | None, float], stream: Any
     ) -> Generator[str, None, TextAnswer]:
         """Write an answer in words, and return it; yield its pieces if the caller wants them."""
-        format, texts = self._format, self._texts
-        args = self._words_request or self._request
+        format, texts = self.format, self.texts
+        args = self.words or self._request
         if format.text_start:
             self._tokens += texts.read(format.text_start)
-        elif self._words_request is None:
+        elif self.words is None:
             begin = format.call_start
             calls = {texts.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
             args = replace(args, constraint=Beginning(texts.vocabulary.n_words, calls))
         args = replace(args, prompt_tokens=self._tokens)
         if stream is not None:
             self._append()
-        warn = self._session.warn_once
-        writing = Generation(self._run, args, warn, at_once=not self._with_steps)
+        warn = self.session.warn_once
+        writing = Generation(self._run, args, warn, at_once=not self.with_steps)
         with closing(writing.steps(stream)) as steps:
             for step in steps:
                 if isinstance(step, Generation):
-                    found = generation_of(self._session, step)
+                    found = generation_of(self.session, step)
                     known = {each.name: getattr(found, each.name) for each in fields(found)}
                     n_reused = found.stats.prompt_tokens_reused if found.stats else 0
                     known["cached_tokens"] = min(n_reused, self._n_prompt)
                     return TextAnswer(**known, probabilities=probabilities)
-                if self._with_steps and step.text:
+                if self.with_steps and step.text:
                     yield step.text
         raise AssertionError("the last step is the result")
 

@@ -117,7 +117,7 @@ HEAVY: list[tuple[Any, str]] = [
     (DecisionPlan, "__init__"),
     (QuestionPlan, "about"),
     (Guidance, "schema_text"),
-    (Guidance, "lark"),
+    (Guidance, "masks"),
     (Session, "call_format"),
     (Session, "describe"),
     (Session, "detokenize"),

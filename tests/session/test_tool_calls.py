@@ -82,10 +82,9 @@ def one(answer: ToolCall | TextAnswer) -> ToolCall:
 
 def written(model: Model, choice: str, **more: Any) -> tuple[ToolCalls, str]:
     request, turn = tool_request(model.session, QUESTION, TOOLS, choice, **more)
-    run = turn(Run(model.session, iter), request)
-    (calls,) = run.steps()
+    (calls,) = turn.steps(Run(model.session, iter), request)
     assert isinstance(calls, ToolCalls)
-    return calls, model.detokenize(run._tokens[len(request.prompt_tokens) :], True)
+    return calls, model.detokenize(turn._tokens[len(request.prompt_tokens) :], True)
 
 
 # ---- The tool ----------------------------------------------------------------------------------
@@ -105,8 +104,7 @@ def test_the_probability_of_a_name_is_the_product_of_its_tokens(model: Model) ->
     As in `choose`, a token's probability is relative to the tokens that the names allow there.
     """
     request, turn = tool_request(model.session, QUESTION, [WEATHER, GET], "required")
-    run = turn(Run(model.session, iter), request)
-    weather, get = (run._start(each, 0, "").tokens for each in run.tools)
+    weather, get = (each.tokens for each in turn._starts(0, "").values())
     n = next(i for i in range(len(get)) if weather[i] != get[i])
     prompt = [*request.prompt_tokens, *get[:n]]
     likely = [model.end_of_turn(prompt, row[n]).probability for row in (weather, get)]
