@@ -56,11 +56,13 @@ class Label:
 
     `value` is the JSON value. In a choice of the next field, it is the field's name, True if the
     name is free, or None if the object ends. In a list, it says whether another item follows.
+    `leads_to` is how the value after the label is read: a field's, or the whole alternative.
     """
 
     text: str  # the whole text
     scored: str
     value: Any
+    leads_to: _Form | None = field(default=None, compare=False, repr=False)
     certain: str = field(init=False)  # what is written if this is the only label
 
     def __post_init__(self) -> None:
@@ -97,6 +99,11 @@ class SchemaPlan:
     def start(self) -> PlanReader:
         return PlanReader(self)
 
+    @lazy_property
+    def whole(self) -> _Form:
+        """How the whole value is read."""
+        return self.form(self.root)
+
     def form(self, part: Any) -> _Form:
         """Find out how the values of a part of the schema are read, once for each part."""
         with self._lock:
@@ -131,9 +138,9 @@ class _Form:
         whole = plan.resolved(part)
         self.whole: Mapping[str, Any] = whole if isinstance(whole, Mapping) else {}
         self.is_forbidden = whole is False or self.whole.get("enum") == []
-        self.labels: Sequence[Label] | None = None  # None = they are not listed
+        self.labels: tuple[Label, ...] | None = None  # None = they are not listed
         self._plan = plan
-        self._fields: dict[tuple[int, int, str], list[Label]] = {}
+        self._fields: dict[tuple[int, int, str], tuple[Label, ...]] = {}
 
     @lazy_property
     def names(self) -> list[str]:
@@ -158,7 +165,7 @@ class _Form:
         is_list = self.whole.get("type") == "array" and rules_of(self.whole) <= _ARRAY
         return is_list and not isinstance(self.whole.get("items"), list)
 
-    def listed(self) -> list[Label] | None:
+    def listed(self) -> tuple[Label, ...] | None:
         """Return the values if the schema lists them; the grammar may allow fewer."""
         values = listed_values(self.whole)
         if values is None and rules_of(self.whole) == {"type"}:
@@ -172,7 +179,7 @@ class _Form:
             labels = {label.text: label for label in map(self._label, values)}
         except InvalidArgumentError:
             return None
-        return list(labels.values()) if len(labels) <= MAX_LABELS else None
+        return tuple(labels.values()) if len(labels) <= MAX_LABELS else None
 
     def _label(self, value: Any) -> Label:
         text = self._plan.text(_as_written(value))
@@ -180,7 +187,7 @@ class _Form:
             raise InvalidArgumentError("a character can be written in several ways")
         return Label(text, text[:-1] if isinstance(value, str) and value else text, value)
 
-    def _union(self) -> list[Label] | None:
+    def _union(self) -> tuple[Label, ...] | None:
         """Return the values of alternatives that all list theirs. Two of a ``oneOf`` may not have
         the same."""
         listed: list[Label] = []
@@ -192,12 +199,11 @@ class _Form:
         counts = Counter(label.text for label in listed)
         most = 1 if "oneOf" in self.whole else len(listed)
         allowed = {label.text: label for label in listed if counts[label.text] <= most}
-        return list(allowed.values()) or None
+        return tuple(allowed.values()) or None
 
     @lazy_property
-    def alternatives(self) -> list[tuple[str, _Form]] | None:
-        """The alternatives and the fixed text at the beginning of each; None if two texts may be
-        equal."""
+    def alternatives(self) -> tuple[Label, ...] | None:
+        """The fixed texts at the beginnings of the alternatives; None if two may be equal."""
         found: list[tuple[str, _Form]] = []
         for part in alternatives_of(self.whole):
             form = self._plan.form(part)
@@ -210,7 +216,9 @@ class _Form:
                 return None
         texts = sorted(opening for opening, _ in found)
         is_clear = not any(after.startswith(text) for text, after in pairwise(texts))
-        return found if is_clear and len(found) > 1 else None
+        if not is_clear or len(found) < 2:
+            return None
+        return tuple([Label(text, text, text, form) for text, form in found])
 
     def opening(self, depth: int = 0) -> str:
         """Return the fixed text at the beginning of every value. It is empty for strings, because
@@ -223,8 +231,8 @@ class _Form:
             first, *others = self.fields_at(0, 0, "")
             if others:
                 return ""
-            known = first.value in self.whole.get("properties", {})
-            return first.text + (self.field(first.value).opening(depth + 1) if known else "")
+            form = first.leads_to
+            return first.text + ("" if form is None else form.opening(depth + 1))
         if self.is_array and self.whole.get("minItems", 0) > 0:
             item = self.item(0)
             return "[" + ("" if item is None else item.opening(depth + 1))
@@ -247,14 +255,14 @@ class _Form:
         is_optional = index >= part.get("minItems", 0)
         return None if form.part is False or (is_optional and form.is_forbidden) else form
 
-    def fields_at(self, index: int, n_written: int, following: str) -> list[Label]:
+    def fields_at(self, index: int, n_written: int, following: str) -> tuple[Label, ...]:
         """Return what may come after the first `index` declared fields of an object that has
         `n_written` fields: a field, or the end. The label of a field that is not declared ends
         after the first quote of its name."""
         least = self.whole.get("minProperties", 0)
         key = index, min(n_written, max(least, 1)), following  # more make no difference
         if key not in self._fields:
-            self._fields[key] = self._labels_at(*key)
+            self._fields[key] = tuple(self._labels_at(*key))
         return self._fields[key]
 
     def _labels_at(self, index: int, n_written: int, following: str) -> list[Label]:
@@ -263,12 +271,13 @@ class _Form:
         names = self.names
         labels: list[Label] = []
         for i, name in enumerate(names[index:], index):
-            if self.field(name).is_forbidden:
+            form = self.field(name)
+            if form.is_forbidden:
                 continue
             if n_written + len(names) - i < least:
                 return labels
             text = before + self._plan.text(name)
-            labels.append(Label(text + self._plan.colon, text[:-1] if name else text, name))
+            labels.append(Label(text + self._plan.colon, text[:-1] if name else text, name, form))
             if name in required:
                 return labels
         close = "}" if n_written else "{}"
@@ -445,27 +454,24 @@ class PlanReader:
         plan = self._plan
         if plan.before:
             self._expect(plan.before)
-        yield self._value(plan.form(plan.root), "", plan.after)
+        yield self._value(plan.whole, "", plan.after)
         if plan.after:
             self._expect(plan.after)
 
-    def _value(self, form: _Form, path: str, following: str) -> Steps | PlannedChoice:
+    def _value(self, form: Any, path: str, following: str) -> Steps | PlannedChoice:
         """Read a value. `following` is the fixed text after it, as far as it is known."""
         if form.labels:
-            return PlannedChoice(path, tuple(form.labels), True)
+            return PlannedChoice(path, form.labels, True)
         if form.alternatives is not None:
             return self._alternative(form.alternatives, path, following)
         if form.is_object:
             return self._object(form, path, following)
         return self._array(form, path, following) if form.is_array else self._free()
 
-    def _alternative(
-        self, alternatives: Sequence[tuple[str, _Form]], path: str, following: str
-    ) -> Steps:
-        openings = [Label(text, text, text) for text, _ in alternatives]
-        found = yield PlannedChoice(f"{path}?", tuple(openings), False)
+    def _alternative(self, openings: tuple[Label, ...], path: str, following: str) -> Steps:
+        found = yield PlannedChoice(f"{path}?", openings, False)
         self._at -= len(found.text.encode())
-        yield self._value(dict(alternatives)[found.text], path, following)
+        yield self._value(found.leads_to, path, following)
 
     def _object(self, form: _Form, path: str, following: str) -> Steps:
         names = form.names
@@ -478,19 +484,20 @@ class PlanReader:
                 self._expect(found.text)
             else:
                 name = names[index] if index < len(names) else str(n)
-                found = yield PlannedChoice(f"{prefix}{name}?", tuple(labels), False)
-            name = found.value
+                found = yield PlannedChoice(f"{prefix}{name}?", labels, False)
+            name, value = found.value, found.leads_to
             if name is None:
                 return
             if name is True:
                 self._at -= 1  # its quote
                 name = read_json((yield self._free()).decode())
+                value = form.field(name)
                 self._expect(self._plan.colon)
             index = names.index(name) + 1 if name in names[index:] else len(names)
             n += 1
             labels = form.fields_at(index, n, following)
             only = labels[0].certain if len(labels) == 1 else ""
-            yield self._value(form.field(name), prefix + name, only)
+            yield self._value(value, prefix + name, only)
 
     def _array(self, form: _Form, path: str, following: str) -> Steps:
         least, n, before = form.whole.get("minItems", 0), 0, ""
