@@ -254,7 +254,8 @@ class CffiBinding:
         `context_size` is the size of its context in tokens, for libraries that have one per stream;
         0 = the library's default.
         """
-        self._check_ctx(ctx)
+        if not isinstance(ctx, self._ffi.CData):
+            self._check_ctx(ctx)
         self.library.forward_log_lines()
         check_kind("config", config, StreamConfig, "a StreamConfig")
         stream = self._dialect.new_stream(ctx)
@@ -342,59 +343,54 @@ class CffiBinding:
         """Run the forward pass that the next token needs, if any."""
         self._call_on(stream, "llm_stream_decode", "decode")
 
-    def next(self, stream: CffiStream) -> StreamStep:
-        """Generate the next step: one token, or several that need no forward pass each."""
-        # As in _turn(), without a call: each token of a masked answer comes here.
-        with ANY_TURN if type(stream) is CffiStream else stream.turn("generate"):
-            pull = self._lib.eliza_inference_llm_stream_next
-            return self._pull(stream, pull, TOKENS_PER_PULL, stream.count)
+    def next(self, stream: CffiStream, *, at_once: bool = False) -> StreamStep:
+        """Generate the next step: one token, or several that need no forward pass each.
 
-    def next_many(self, stream: CffiStream) -> StreamStep:
-        """Generate tokens for up to 0.1 s, and return them as one step.
-
-        The call returns earlier if the generation ends, or after 256 tokens.
+        With `at_once`, generate tokens for up to 0.1 s, and return them as one step. The call
+        returns earlier if the generation ends, or after 256 tokens.
         """
-        pull, count = self._functions["llm_stream_next_many"], stream.wide_count
-        with self._turn(stream, "generate"):
-            return self._pull(stream, pull, MAX_TOKENS_PER_PULL, count, MAX_MS_PER_PULL)
+        pull, count = self._lib.eliza_inference_llm_stream_next, stream.count
+        most, limits = TOKENS_PER_PULL, tuple[int, ...]()
+        if at_once:
+            pull, count = self._functions["llm_stream_next_many"], stream.wide_count
+            most, limits = MAX_TOKENS_PER_PULL, (MAX_MS_PER_PULL,)
+        # As in _turn(), without a call: each token of a masked answer comes here.
+        with ANY_TURN if type(stream) is CffiStream else self._turn(stream, "generate"):
+            while True:
+                status = pull(
+                    stream.pointer,
+                    *(*limits, stream.tokens, most, count, stream.text, stream.text_cap),
+                    *(stream.drafted, stream.accepted, stream.error),
+                )
+                if status != ERR_TEXT_CAP or stream.text_cap >= LARGEST_TEXT_CAP:
+                    break
+                # The text of a long token does not fit: enlarge the buffer.
+                self._take(stream.error)
+                stream.text_cap *= 4
+                stream.text = self._ffi.new("char[]", stream.text_cap)
+            if interrupts or self._callbacks:
+                self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, "generate")
+            text, done = self._ffi.string(stream.text), status == 1
+            return StreamStep(
+                tuple(self._ffi.unpack(stream.tokens, count[0])),
+                text.decode(errors="replace")
+                if type(stream) is CffiStream
+                else stream.decode(text, done),
+                done,
+                stream.drafted[0],
+                stream.accepted[0],
+            )
 
     def set_stops(self, stream: CffiStream, stops: Sequence[str]) -> None:
-        """Set the stop strings. `next` and `next_many` return after a token that completes one."""
+        """Set the stop strings. `next` returns after a token that completes one."""
         # A string with NUL can never be generated, so it is left out.
         texts = check_each("stops", stops, str, "a string")
         possible = [stop.encode(errors="surrogatepass") for stop in texts if "\0" not in stop]
         buffers = [self._ffi.new("char[]", stop) for stop in possible]
         array = self._ffi.new("char *[]", buffers)
         self._call_on(stream, "llm_stream_set_stops", "set stop strings", array, len(buffers))
-
-    def _pull(
-        self, stream: CffiStream, function: Any, max_tokens: int, count: Any, *limits: int
-    ) -> StreamStep:
-        while True:
-            status = function(
-                stream.pointer,
-                *(*limits, stream.tokens, max_tokens, count, stream.text, stream.text_cap),
-                *(stream.drafted, stream.accepted, stream.error),
-            )
-            if status != ERR_TEXT_CAP or stream.text_cap >= LARGEST_TEXT_CAP:
-                break
-            self._take(stream.error)  # the text of a long token does not fit: enlarge the buffer
-            stream.text_cap *= 4
-            stream.text = self._ffi.new("char[]", stream.text_cap)
-        if interrupts or self._callbacks:
-            self._reraise_from_callbacks(stream.ctx)
-        if status < 0:
-            raise self._stream_error(stream, status, "generate")
-        done = status == 1
-        return StreamStep(
-            tuple(self._ffi.unpack(stream.tokens, count[0])),
-            self._ffi.string(stream.text).decode(errors="replace")
-            if type(stream) is CffiStream
-            else stream.decode(self._ffi.string(stream.text), done),
-            done,
-            stream.drafted[0],
-            stream.accepted[0],
-        )
 
     def generate(self, stream: CffiStream, max_tokens: int, on_token: TokenCallback) -> None:
         """Generate up to `max_tokens` tokens (0 = as configured), and call `on_token` with each.
@@ -542,8 +538,18 @@ class CffiBinding:
         out = self._ffi.new("char **")
         with self._turn(stream, "fill a span"):
             status = write(stream.pointer, raw, len(raw), out, stream.error)
-            written = self._take(out)
-            result = _span_result(json.loads(written)) if written else None
+            written, result = self._take(out), None
+            if written:
+                facts = json.loads(written)
+                result = SpanResult(
+                    text=facts["text"],
+                    logprob=facts["logprob"],
+                    tokens=facts["tokens"],
+                    truncated=facts["truncated"],
+                    choice=facts["choice"],
+                    answer_tokens=tuple(facts["answer_tokens"]),
+                    answer_bytes=tuple(facts["answer_bytes"]),
+                )
             if status < 0 or result is None:
                 error = self._stream_error(stream, status, "fill a span")
                 if isinstance(error, ContextFullError):
@@ -1201,19 +1207,6 @@ class Decision:
         self, struct: Any, scored: _Endings, states: NDArray[np.float32] | None, alive: Any
     ) -> None:
         self.struct, self.scored, self.states, self._alive = struct, scored, states, alive
-
-
-def _span_result(facts: Mapping[str, Any]) -> SpanResult:
-    """Convert the library's JSON to a result."""
-    return SpanResult(
-        text=facts["text"],
-        logprob=facts["logprob"],
-        tokens=facts["tokens"],
-        truncated=facts["truncated"],
-        choice=facts["choice"],
-        answer_tokens=tuple(facts["answer_tokens"]),
-        answer_bytes=tuple(facts["answer_bytes"]),
-    )
 
 
 def _json_of(name: str, texts: Sequence[str]) -> bytes:

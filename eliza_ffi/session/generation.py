@@ -192,7 +192,7 @@ class Generation:
             binding = self._binding
             while True:
                 self._run.check()
-                yield binding.next_many(stream) if self._at_once else binding.next(stream)
+                yield binding.next(stream, at_once=self._at_once)
         except ContextFullError:
             if not self._tokens:
                 raise
