@@ -163,6 +163,8 @@ class GuidanceSource:
         self.accept_all((token,))
 
     def accept_all(self, tokens: Sequence[int]) -> None:
+        if not tokens:
+            return
         if not self._matcher.consume_tokens(list(tokens)):
             if self._matcher.is_error():
                 raise self._failure()
