@@ -73,8 +73,8 @@ class ActionSkeleton(_JsonAnswer):
         """Yield the spans in order. All spans after the first depend on the chosen action."""
         names = SkeletonSpan("enum", "action", enum_values=tuple(self._by_name))
         placed = PlacedSpan(0, names, before=OPENING, after=',"parameters":{')
-        filled = yield placed
-        action = self._by_name[placed.value(filled.text)]
+        name, _ = yield placed
+        action = self._by_name[placed.value(name)]
         yield from _parameter_script(action, first_index=1, opening="", closing="}}")
 
     def matches(self, text: str) -> bool:
@@ -151,12 +151,12 @@ def _parameter_script(action: Action, first_index: int, opening: str, closing: s
         chosen = next(iter(options))
         fixed += chosen
     else:
-        filled = yield PlacedSpan(first_index, _NOTHING, before=fixed, follow=tuple(options))
-        chosen, fixed = filled.follow, ""
+        _, chosen = yield PlacedSpan(first_index, _NOTHING, before=fixed, follow=tuple(options))
+        fixed = ""
     while (i := options[chosen]) is not None:
         options = options_after(parameters, i + 1, closing)
-        filled = yield parameters[i].placed(first_index + i, fixed, *options)
-        chosen, fixed = filled.follow, ""
+        _, chosen = yield parameters[i].placed(first_index + i, fixed, *options)
+        fixed = ""
     if fixed:
         yield PlacedSpan(first_index, _NOTHING, before=fixed)
 

@@ -125,6 +125,8 @@ class StreamStep:
     logprobs : array of (token, logprob), shape [n, 1 + n_top], or None
         The log-probabilities of the tokens, as :meth:`CffiBinding.take_logprobs` returns
         them; None if they were not requested.
+    reasoning : str
+        The reasoning that was separated from the text.
     """
 
     tokens: tuple[int, ...]
@@ -133,6 +135,7 @@ class StreamStep:
     drafted: int = 0
     accepted: int = 0
     logprobs: NDArray[np.void] | None = field(default=None, compare=False)
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from ..errors import (
     GenerationCancelledError,
     InvalidArgumentError,
 )
-from ..library.protocol import SpanResult, StreamStats
+from ..library.protocol import SpanResult
 from ..structured.fill_result import AnswerWriter, FilledSpan, FillResult
-from ..structured.placed_span import Filled, PlacedSpan, Script
+from ..structured.placed_span import PlacedSpan, Script
 from .requests import Request
 from .run import Run
 
@@ -35,9 +35,6 @@ class Filling:
         self.args = args
         self._answer = AnswerWriter()
         self._is_healing = args.heal_prompt  # True until the first span has been written
-        self._complete = False
-        self._stats: StreamStats | None = None
-        self._seconds = 0.0
 
     def steps(self) -> Generator[FilledSpan | FillResult[Any], None, None]:
         """Fill the skeleton: yield each span, then the result.
@@ -45,89 +42,70 @@ class Filling:
         If the library fails on a span, or `max_tokens` is reached, the FillError has the partial
         answer.
         """
-        begin = time.perf_counter()
+        self._begin = time.perf_counter()
         args = self.args
         config = replace(args, max_tokens=0, temperature=0.0)
         sampling = None if args.sampling is None else args.sampling.to_json()
-        with self._run.opened(config, args.prompt_tokens, sampling) as stream:
+        with self._run.opened(config, args.prompt_tokens, sampling) as self._stream:
             script = self._skeleton.script()
             placed: PlacedSpan | None = next(script)
             while placed is not None:
                 self._run.check()
-                filled = self._fill_checked(stream, placed, begin)
-                following = _next_span(script, filled)
-                if following is None:
-                    self._read_counts(stream, begin)
-                    self._check_length(stream, begin)
-                    self._complete = True
+                following = _next_span(script, self._fill_checked(placed))
+                result = None if following is not None else self._result(complete=True)
                 if not placed.is_literal:
                     yield self._answer.last_span()
                 placed = following
-        yield self.result()
+        assert result is not None
+        yield result
 
-    def result(self) -> FillResult[Any]:
-        """Return the answer so far; it is complete after the last step."""
-        answer, stats = self._answer, self._stats
-        value = None
-        if self._complete:
+    def _result(self, complete: bool = False) -> FillResult[Any]:
+        """Return the answer so far."""
+        answer, value, stats = self._answer, None, None
+        if complete:
             with suppress(InvalidArgumentError):
                 value = self._skeleton.parse(answer.text)
+        if self._binding.supports("stats"):
+            with suppress(ElizaError):  # report the error that ended the answer
+                stats = self._binding.stats(self._stream)
         return FillResult(
             text=answer.text,
             value=value,
             spans=answer.spans(),
             tokens=answer.tokens,
-            complete=self._complete,
+            complete=complete,
             forward_passes=-1 if stats is None else stats.passes_after_prompt,
-            seconds=self._seconds,
+            seconds=time.perf_counter() - self._begin,
             stats=stats,
         )
 
-    def _read_counts(self, stream: Any, begin: float) -> None:
-        self._seconds = time.perf_counter() - begin
-        if self._binding.supports("stats"):
-            self._stats = self._binding.stats(stream)
-
-    def _fill_checked(self, stream: Any, placed: PlacedSpan, begin: float) -> Filled:
+    def _fill_checked(self, placed: PlacedSpan) -> tuple[str, str]:
         """Write a span; after a failure, raise a FillError with the span and the partial answer."""
         try:
-            filled = self._fill(stream, placed)
-            self._check_length(stream, begin)
-        except (FillError, GenerationCancelledError):
+            filled = self._fill(placed)
+        except GenerationCancelledError:
             raise
         except ElizaError as error:
-            with suppress(ElizaError):  # report the first error
-                self._read_counts(stream, begin)
             name = "" if placed.span.key is None else f", {placed.span.key!r}"
-            raise FillError(f"filling span {placed.index}{name}: {error}", self.result()) from error
+            message = f"filling span {placed.index}{name}: {error}"
+            raise FillError(message, self._result()) from error
+        most, n_tokens = self.args.max_tokens, len(self._answer.tokens)
+        is_long = 0 < most < n_tokens or (most and self._answer.is_truncated)
+        if is_long and self.args.on_limit == "error":
+            raise FillError(
+                f"the answer has not ended within max_tokens={most}: raise max_tokens, or pass "
+                f'on_limit="close"',
+                self._result(),
+            )
         if self._is_healing:
             self._answer.align()
             self._is_healing = False
         return filled
 
-    def _check_length(self, stream: Any, begin: float) -> None:
-        """Raise FillError if the answer does not end within `max_tokens`."""
-        most, n_tokens = self.args.max_tokens, len(self._answer.tokens)
-        if self.args.on_limit == "close" or not most:
-            return
-        if n_tokens > most or self._answer.is_truncated:
-            with suppress(ElizaError):
-                self._read_counts(stream, begin)
-            raise FillError(
-                f"the answer has not ended within max_tokens={most}: raise max_tokens, or pass "
-                f'on_limit="close"',
-                self.result(),
-            )
-
-    def _room(self) -> int:
-        """Return how many more tokens a free value may have; 0 = no limit."""
-        most = self.args.max_tokens
-        return max(most - len(self._answer.tokens), 1) if most else 0
-
-    def _fill(self, stream: Any, placed: PlacedSpan) -> Filled:
-        """Write a span and the fixed text around it."""
+    def _fill(self, placed: PlacedSpan) -> tuple[str, str]:
+        """Write a span and the fixed text around it; return its text and the text after it."""
         if placed.is_literal:
-            return Filled("", self._write_fixed(stream, placed.before, placed.follow))
+            return "", self._write_fixed(placed.before, placed.follow)
         # Choose the text after a value in a separate request only if the value's end is clear
         # without that text: for a choice in which no label is a prefix of another. The last token
         # of a free value may also contain the beginning of the text after it.
@@ -138,8 +116,9 @@ class Filling:
         if args.sampler_plan is not None:
             sampling = args.sampler_plan.sampling(placed.index, placed.span.kind, sampling)
         fixed = {"before": placed.before, "after": placed.after}
-        options = {"max_tokens": self._room(), "logprobs": args.logprobs is not None}
-        result = self._call(stream, {**fixed, **request, **sampling.request(), **options})
+        room = max(args.max_tokens - len(self._answer.tokens), 1) if args.max_tokens else 0
+        options = {"max_tokens": room, "logprobs": args.logprobs is not None}
+        result = self._call({**fixed, **request, **sampling.request(), **options})
         if result.truncated and placed.span.rule is not None:
             raise InvalidArgumentError(
                 f"the text of the rule {placed.span.rule!r} has not ended within max_tokens="
@@ -152,25 +131,25 @@ class Filling:
         self._answer.write(placed.before)
         self._answer.write_value(placed, text, result)
         if placed.follow and not together:
-            follow = self._write_fixed(stream, "", placed.follow)
+            follow = self._write_fixed("", placed.follow)
         else:
             self._answer.write(follow)
-        return Filled(text, follow)
+        return text, follow
 
-    def _write_fixed(self, stream: Any, before: str, follow: tuple[str, ...]) -> str:
+    def _write_fixed(self, before: str, follow: tuple[str, ...]) -> str:
         """Write fixed text, then let the model choose one of the strings in `follow`."""
         request: dict[str, Any] = {"before": before}
         if follow:
             request["choices"] = list(follow)
-        result = self._call(stream, request)
+        result = self._call(request)
         self._answer.write(before + result.text)
         return result.text
 
-    def _call(self, stream: Any, request: dict[str, Any]) -> SpanResult:
+    def _call(self, request: dict[str, Any]) -> SpanResult:
         if self._is_healing and not self._answer.text:
             request = {**request, "heal": True}
         try:
-            result = self._binding.fill(stream, request)
+            result = self._binding.fill(self._stream, request)
         except ContextFullError as error:
             if error.partial is not None:
                 partial = error.partial
@@ -183,7 +162,7 @@ class Filling:
         return result
 
 
-def _next_span(script: Script, filled: Filled) -> PlacedSpan | None:
+def _next_span(script: Script, filled: tuple[str, str]) -> PlacedSpan | None:
     try:
         return script.send(filled)
     except StopIteration:

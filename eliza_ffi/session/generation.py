@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,13 +32,6 @@ from .requests import Request, TextChoices
 from .run import Run
 
 logger = logging.getLogger("eliza_ffi")
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerStep(StreamStep):
-    """A step whose text is separated from the reasoning before it."""
-
-    reasoning: str = ""
 
 
 class Generation:
@@ -216,14 +209,13 @@ class Generation:
         self._done = step.done
         return step
 
-    def _divided(self, step: StreamStep) -> AnswerStep:
+    def _divided(self, step: StreamStep) -> StreamStep:
         """Return a step whose reasoning is separated from its text."""
         assert self.args.reasoning is not None and self._reader is not None
         control = self.args.reasoning.control
         marks = "".join(control[token] for token in step.tokens if token in control)
         reasoning, answer = self._reader.push(step.text + marks, step.done)
-        counts = (step.drafted, step.accepted)
-        return AnswerStep(step.tokens, answer, step.done, *counts, reasoning=reasoning)
+        return replace(step, text=answer, reasoning=reasoning)
 
     def _take_logprobs(self, stream: Any, step: StreamStep, n_top: int) -> NDArray[np.void]:
         """Return the log-probabilities of the tokens since the last call."""

@@ -153,25 +153,17 @@ def generation_of(session: Session, result: Generation) -> GenerationResult:
 
 def token_logprobs(session: Session, rows: NDArray[np.void]) -> tuple[TokenLogprob, ...]:
     """Return the rows of `CffiBinding.take_logprobs` with the texts of their tokens."""
+    vocabulary = session.vocabulary()
+
+    def entry(token: int, logprob: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+        spelled = vocabulary.texts[token]
+        added = b"" if token in vocabulary.controls else spelled
+        return TokenLogprob(token, spelled.decode("utf-8", "replace"), logprob, top, added)
+
     return tuple(
-        token_logprob(
-            session,
-            own,
-            tuple(token_logprob(session, other) for other in others if other[0] >= 0),
-        )
+        entry(own[0], own[1], tuple(entry(other[0], other[1]) for other in others if other[0] >= 0))
         for own, *others in rows.tolist()
     )
-
-
-def token_logprob(
-    session: Session, entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()
-) -> TokenLogprob:
-    """Return a token and its log-probability with the token's text."""
-    token, logprob = entry
-    vocabulary = session.vocabulary()
-    spelled = vocabulary.texts[token]
-    added = b"" if token in vocabulary.controls else spelled
-    return TokenLogprob(token, spelled.decode("utf-8", "replace"), logprob, top, added)
 
 
 def choice_of(

@@ -42,7 +42,7 @@ from ..library.protocol import (
 from ..structured.fill_result import FilledSpan, FillResult, PartialField
 from ..structured.shape import Shape, is_shape
 from .filling import Filling
-from .generation import AnswerStep, Generation
+from .generation import Generation
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import LabelSearch, rank_request
 from .reading import Reading
@@ -140,8 +140,7 @@ def _need(session: Session, name: str) -> None:
 
 def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:
     """Yield the text of a step; its first piece takes the log-probabilities that are waiting."""
-    thought = step.reasoning if isinstance(step, AnswerStep) else ""
-    for piece in (ReasoningPiece(thought), TextPiece(step.text)):
+    for piece in (ReasoningPiece(step.reasoning), TextPiece(step.text)):
         if piece:
             if step.logprobs is not None:
                 piece.logprobs = tuple(waiting)

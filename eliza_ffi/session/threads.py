@@ -6,14 +6,15 @@ import asyncio
 import contextvars
 import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..errors import ElizaError
+from .run import Run
 
 MAX_SLOTS = 64
 """Maximum number of slots of a context, and so of threads that run generations at one time."""
@@ -23,15 +24,6 @@ DELIVERY_SECONDS = 0.001
 
 T = TypeVar("T")
 Step = TypeVar("Step")
-StepOut = TypeVar("StepOut", covariant=True)
-
-
-class Stepped(Protocol[StepOut]):
-    """A run that yields steps, and that another thread can cancel."""
-
-    def steps(self) -> Generator[StepOut, None, None]: ...
-
-    def cancel(self) -> None: ...
 
 
 class Threads:
@@ -65,7 +57,7 @@ class Threads:
             raise
         return future.result()
 
-    async def steps(self, run: Stepped[Step]) -> AsyncGenerator[Step, None]:
+    async def steps(self, run: Run[Step]) -> AsyncGenerator[Step, None]:
         """Do the run on a thread, and yield its steps; to stop early, call ``aclose()``.
 
         The thread puts the steps into a queue. If the loop requested every step, each token would

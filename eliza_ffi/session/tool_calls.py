@@ -21,10 +21,11 @@ import math
 import random
 import string
 import weakref
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
@@ -51,7 +52,7 @@ from ..checks import (
 from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ..errors import ChatTemplateError, FillError, InvalidArgumentError
 from ..library.binding import CffiBinding
-from ..library.protocol import PreparedChoices, StreamStats
+from ..library.protocol import PreparedChoices, StreamStats, StreamStep
 from ..sampling.params import Sampling
 from ..structured.guidance import Constraint
 from ..structured.token_texts import continued_tokens
@@ -227,13 +228,10 @@ class TextAnswer(GenerationResult):
         From each tool's name to its probability. The key None stands for an answer in words.
     cached_tokens : int
         The number of prompt tokens that were reused from the KV cache of earlier requests.
-    reasoning : str or None
-        What the model wrote before the answer; None without ``think=``.
     """
 
     probabilities: Mapping[str | None, float] | None = None
     cached_tokens: int = 0
-    reasoning: str | None = None
 
     def to_message(self) -> dict[str, Any]:
         """Return the assistant's message with this answer."""
@@ -793,7 +791,18 @@ class ToolTurn:
 
         masks = self.session.guidance().masks(texts.grammar(format, tool.schema, before, near))
         args = replace(request, max_tokens=most, constraint=masks, stop=())
-        result = yield from self._written(args, start, id, before)
+        piece = partial(CallPiece, id, tool.name)
+        pieces, decoder = None, codecs.getincrementaldecoder("utf-8")("replace")
+        if self.with_steps:
+            pieces = CallPieces(format, tool.parameters, before, near)
+            yield piece("")
+
+        def piece_of(step: StreamStep) -> CallPiece | None:
+            text = pieces.push(decoder.decode(texts.text(step.tokens))) if pieces else ""
+            return piece(text) if text else None
+
+        result = yield from self._written(args, self._stream, piece_of)
+        self._stats = result.stats
         result.text = texts.text(result.tokens).decode("utf-8", "replace")
         self._n_read += len(result.tokens)
         try:
@@ -812,31 +821,21 @@ class ToolTurn:
             ) from None
         self._tokens += [*result.tokens, *texts.read(start.after)]
         arguments: dict[str, Any] = filled.value
-        if self.with_steps:
-            yield self._piece(self._pieces.finish(arguments))
+        if pieces is not None:
+            yield piece(pieces.finish(arguments))
         return arguments
 
     def _written(
-        self, args: Request, start: _Start, id: str, before: str
-    ) -> Generator[CallPiece, None, Generation]:
-        """Write arguments, and return the result; yield their pieces if the caller wants them."""
-        texts, tool = self.texts, start.tool
-        writing = Generation(self._run, args, self.session.warn_once, at_once=not self.with_steps)
-        self._piece = partial(CallPiece, id, tool.name)
-        if self.with_steps:
-            self._pieces = CallPieces(self.format, tool.parameters, before, start.near)
-            yield self._piece("")
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        with closing(writing.steps(self._stream)) as steps:
+        self, args: Request, stream: Any, piece_of: Callable[[StreamStep], Any]
+    ) -> Generator[Any, None, Generation]:
+        """Generate text, and return the generation; yield the steps' pieces if they are wanted."""
+        at_once = not self.with_steps
+        writing = Generation(self._run, args, self.session.warn_once, at_once=at_once)
+        with closing(writing.steps(stream)) as steps:
             for step in steps:
-                if isinstance(step, Generation):
-                    self._stats = step.stats
-                    return step
-                if self.with_steps:
-                    text = self._pieces.push(decoder.decode(texts.text(step.tokens)))
-                    if text:
-                        yield self._piece(text)
-        raise AssertionError("the last step is the result")
+                if self.with_steps and isinstance(step, StreamStep) and (piece := piece_of(step)):
+                    yield piece
+        return writing
 
     # ---- Words ---------------------------------------------------------------------------------
 
@@ -855,19 +854,14 @@ class ToolTurn:
         args = replace(args, prompt_tokens=self._tokens)
         if stream is not None:
             self._append()
-        warn = self.session.warn_once
-        writing = Generation(self._run, args, warn, at_once=not self.with_steps)
-        with closing(writing.steps(stream)) as steps:
-            for step in steps:
-                if isinstance(step, Generation):
-                    found = generation_of(self.session, step)
-                    known = {each.name: getattr(found, each.name) for each in fields(found)}
-                    n_reused = found.stats.prompt_tokens_reused if found.stats else 0
-                    known["cached_tokens"] = min(n_reused, self._n_prompt)
-                    return TextAnswer(**known, probabilities=probabilities)
-                if self.with_steps and step.text:
-                    yield step.text
-        raise AssertionError("the last step is the result")
+        writing = yield from self._written(args, stream, attrgetter("text"))
+        found = generation_of(self.session, writing)
+        n_reused = found.stats.prompt_tokens_reused if found.stats else 0
+        return TextAnswer(
+            **vars(found),
+            probabilities=probabilities,
+            cached_tokens=min(n_reused, self._n_prompt),
+        )
 
 
 def _decided(row: Row, others: Sequence[Row]) -> Row:

@@ -44,14 +44,6 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^"]', re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Filled:
-    """The text written for a span: its value, and the fixed or chosen text that follows it."""
-
-    text: str
-    follow: str = ""
-
-
-@dataclass(frozen=True)
 class PlacedSpan:
     """A span with the text around it."""
 
@@ -167,9 +159,9 @@ class PlacedSpan:
             )
 
 
-Script = Generator[PlacedSpan, Filled, None]
-"""A generator of the spans of an answer, in order. The caller sends it the text written for each
-span, because a later span may depend on an earlier one."""
+Script = Generator[PlacedSpan, tuple[str, str], None]
+"""A generator of the spans of an answer, in order. The caller sends it what was written for each
+span, the value and the text after it, because a later span may depend on an earlier one."""
 
 
 def _container_ends(text: str, start: int) -> Iterator[int]:

@@ -9,7 +9,6 @@ import pytest
 from eliza_ffi.elizaos.actions import Action, Parameter
 from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.structured.placed_span import Filled
 
 DELETE = {
     "name": "DELETE_FILE",
@@ -73,19 +72,19 @@ def test_fixed_text_between_values_is_one_piece() -> None:
     script = ActionSkeleton([DELETE, SET, NOTHING]).script()
     action = next(script)
     assert (action.before, action.after) == ('{"action":', ',"parameters":{')
-    path = script.send(Filled('"DELETE_FILE"', action.after))
+    path = script.send(('"DELETE_FILE"', action.after))
     assert (path.before, path.in_string) == ('"path":"', True)
     assert path.follow == ('","confirm":', '","times":', '"}}')
-    times = script.send(Filled("x", '","times":'))
+    times = script.send(("x", '","times":'))
     assert (times.index, times.before, times.after) == (3, "", "}}")
     with pytest.raises(StopIteration):
-        script.send(Filled("3", "}}"))
+        script.send(("3", "}}"))
 
 
 def test_an_action_without_parameters_ends_in_a_literal() -> None:
     script = ActionSkeleton([NOTHING]).script()
     next(script)
-    end = script.send(Filled('"NOTHING"', ""))
+    end = script.send(('"NOTHING"', ""))
     assert end.is_literal
     assert end.before == "}}"
 
@@ -98,7 +97,7 @@ def test_an_action_with_only_optional_parameters_begins_with_a_choice() -> None:
     assert first.is_literal
     assert first.follow == ('"x":', "}")
     with pytest.raises(StopIteration):
-        script.send(Filled("", "}"))
+        script.send(("", "}"))
     assert ParametersSkeleton(optional).matches("{}")
     assert ParametersSkeleton(optional).matches('{"x":-0.5}')
 

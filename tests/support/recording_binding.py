@@ -67,7 +67,7 @@ class RecordingBinding:
     def prefill(self, stream: int, tokens: Tokens) -> None:
         self._record("prefill", stream)
 
-    def next(self, stream: int) -> StreamStep:
+    def next(self, stream: int, *, at_once: bool = False) -> StreamStep:
         position = self._pulled[stream]
         self._record("next", stream, f"next:{position}")
         self._pulled[stream] += 1
