@@ -272,7 +272,12 @@ class _Guard:
                     return unmarked.join(map(self.cover, value.split(unmarked)))
             return value.translate(self._covering)
         if isinstance(value, Mapping):
-            return {self._cover_key(key): self.cover(item) for key, item in value.items()}
+            covered = {}
+            for key, item in value.items():
+                # Templates look up items by name, so names must not change.
+                is_name = isinstance(key, str) and key.isidentifier()
+                covered[key if is_name else self.cover(key)] = self.cover(item)
+            return covered
         if isinstance(value, list | tuple):
             return [self.cover(item) for item in value]
         return value
@@ -280,10 +285,6 @@ class _Guard:
     def uncover(self, text: str) -> str:
         """Return `text` with its markers replaced by the original characters."""
         return text.translate(self._uncovering)
-
-    def _cover_key(self, key: Any) -> Any:
-        # Templates look up items by name, so names must not change.
-        return key if isinstance(key, str) and key.isidentifier() else self.cover(key)
 
     def _may_stay(self, searched_texts: str) -> bool:
         """Return whether a string may stay unmarked: no control token may begin at a character to

@@ -294,7 +294,8 @@ class CffiBinding:
 
     def close(self, stream: CffiStream) -> None:
         """Close a stream and free its slot. Closing a stream twice is allowed."""
-        self._check_stream(stream)
+        if not isinstance(stream, CffiStream):
+            self._check_stream(stream)
         stream.close()
 
     # ---- generate ---------------------------------------------------------------------------
@@ -451,11 +452,9 @@ class CffiBinding:
         values["finish_reason"] = self._finish_reasons.get(struct.finish_reason, "unknown")
         values["trie_active"] = bool(struct.trie_active)
         bits = struct.strategies
-        values["strategies"] = self._strategies_of(bits) if bits else ()
+        found = [name for bit, name in self._strategies.items() if bits & bit] if bits else ()
+        values["strategies"] = tuple(found)
         return StreamStats(**values)
-
-    def _strategies_of(self, bits: int) -> tuple[str, ...]:
-        return tuple(name for bit, name in self._strategies.items() if bits & bit)
 
     def set_sampling(self, stream: CffiStream, settings: str) -> None:
         """Change the sampling of all following tokens; `settings` is the JSON of a ``Sampling``."""

@@ -21,26 +21,23 @@ interrupts: dict[int, KeyboardInterrupt] = {}
 
 
 def forward_log_lines(ffi: Any, lib: Any) -> None:
-    """Forward the log lines of a library from now on, if the program has set up logging."""
-    if _has_handlers():
-        _forward(ffi, lib)
+    """Forward the log lines of a library from now on, if the program has set up logging.
+
+    That is the case if a handler, other than a NullHandler, would receive them.
+    """
+    current: logging.Logger | None = logger
+    while current is not None:
+        for handler in current.handlers:
+            if not isinstance(handler, logging.NullHandler):
+                _forward(ffi, lib)
+                return
+        current = current.parent if current.propagate else None
 
 
 def raise_interrupt() -> None:
     """Raise the KeyboardInterrupt that arrived in the log callback during a C call, if any."""
     if interrupts and (error := interrupts.pop(threading.get_ident(), None)) is not None:
         raise error
-
-
-def _has_handlers() -> bool:
-    """Return whether a handler, other than a NullHandler, would receive the log lines."""
-    current: logging.Logger | None = logger
-    while current is not None:
-        for handler in current.handlers:
-            if not isinstance(handler, logging.NullHandler):
-                return True
-        current = current.parent if current.propagate else None
-    return False
 
 
 @functools.cache

@@ -112,7 +112,7 @@ class Generation:
             # The library does not know where the reasoning ends, in which a stop has no effect.
             if args.stop and not args.reasoning and self._binding.supports("set_stops"):
                 self._binding.set_stops(stream, args.stop)
-            has_trie = args.constraint is not None and self._set_trie(stream)
+            has_trie = self._masked is None and self._set_trie(stream)
             try:
                 if has_trie and args.score_choices:
                     self.leaf_logprobs = self._binding.token_trie_scores(stream)

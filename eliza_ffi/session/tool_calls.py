@@ -419,8 +419,7 @@ def tool_request(
     texts = call_texts(session)
     with naming("tools"):
         listed = texts.listed(tools)
-    with naming("tool_choice"):
-        offered, may_answer = _offered(tool_choice, listed)
+    offered, may_answer = _offered(tool_choice, listed)
     extra = {**(chat_template_kwargs or {}), "close_reasoning": close_reasoning}
     with naming("messages"):
         talk = _with_mappings(messages)
@@ -537,10 +536,8 @@ def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bo
         hint = did_you_mean(name, {*names, "auto", "required"})
         if name == "none":
             hint = "for an answer without tools use generate()"
-        raise InvalidArgumentError(
-            f'tool_choice must be "auto", "required" or the name of a tool '
-            f"({', '.join(names):.200}), got {name!r:.80}" + (f"; {hint}" if hint else "")
-        )
+        expected = f'"auto", "required" or the name of a tool ({", ".join(names):.200})'
+        raise wrong("tool_choice", expected, name, hint)
     return named, False
 
 

@@ -6,6 +6,7 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Generic, TypeVar, get_origin
 
 from ..checks import check_text, wrong
@@ -98,11 +99,9 @@ def shape_of(shape: Any) -> Shape[Any]:
     Lark. Raise NotSupportedError for a class without pydantic, InvalidArgumentError for anything
     else."""
     if isinstance(shape, Regex):
-        pattern = shape.pattern
-        return Shape(lambda guidance: guidance.regex(pattern), str, None)
+        return Shape(methodcaller("regex", shape.pattern), str, None)
     if isinstance(shape, Lark):
-        grammar = shape.grammar
-        return Shape(lambda guidance: guidance.lark(grammar), str, None)
+        return Shape(methodcaller("lark", shape.grammar), str, None)
     if isinstance(shape, Mapping):
         text = checked_schema(dict(shape))
         value, json_of = schema_validator(text), Any
@@ -114,7 +113,7 @@ def shape_of(shape: Any) -> Shape[Any]:
         json_of = shape
     else:
         raise wrong("schema", "a JSON Schema as a mapping, a class, a Regex or a Lark", shape)
-    return Shape(lambda guidance: guidance.schema_text(text), value, json_of)
+    return Shape(methodcaller("schema_text", text), value, json_of)
 
 
 @functools.lru_cache(maxsize=128)
