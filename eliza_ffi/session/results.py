@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ..checks import short_repr
 from ..choices.label_set import ChoiceResult, LabelSet
-from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, InvalidArgumentError, NativeFaultError
 from ..library.protocol import (
     STOP_AT_LEAF,
@@ -21,7 +20,7 @@ from ..library.protocol import (
     StreamStats,
 )
 from .generation import Generation
-from .requests import Request, TextChoices
+from .requests import Request
 
 if TYPE_CHECKING:
     from .session import Session
@@ -173,8 +172,6 @@ def choice_of(
     seconds: float,
 ) -> ChoiceResult[Any]:
     """Return the result of a run of a :func:`choice_request`, which took `seconds` seconds."""
-    if args.constraint is None:
-        raise InvalidArgumentError("the request has no labels, so its result is not a choice")
     # Check the finish reason first, because a truncated label may be equal to a shorter label.
     if result.finish_reason == "context_full":
         raise ContextFullError(
@@ -182,26 +179,27 @@ def choice_of(
             f"shorten the prompt or raise n_ctx"
         )
     if result.finish_reason == "length":
-        longest = _longest(args)
-        room = "" if longest is None else f", or raise it to {longest}, the longest label's length"
+        given, room = args.constraint, ""
+        if isinstance(given, PreparedChoices):
+            room = f", or raise it to {given.longest}, the longest label's length"
         raise InvalidArgumentError(
             f"max_tokens={args.max_tokens} ended the generation inside a label, after "
             f"{short_repr(result.text)}: leave it at 0{room}"
         )
-    index = _chosen(labels, args, result)
+    leaf, index = result.leaf, None
+    if leaf is not None and isinstance(args.constraint, PreparedChoices):
+        index = int(leaf.name)
+    else:
+        text = result.text if leaf is None else leaf.name
+        index = labels.index_of(text.removeprefix(args.lead))
     if index is None:
         raise NativeFaultError(
             f"the generated text must be one of the {len(labels.texts)} labels, got "
             f"{short_repr(result.text)} (finish reason {result.finish_reason})"
         )
-    logprob = math.nan if result.leaf is None else result.leaf.logprob
-    logprobs = result.leaf_logprobs
-    if logprobs is not None and isinstance(args.constraint, TokenTreePayload):
-        names = [leaf.name for leaf in args.constraint.leaves()]  # in the order of their names
-        of_name = dict(zip(names, logprobs, strict=True))
-        logprobs = np.array([of_name[text] for text in labels.texts])
-    tokens, stats = result.tokens, result.stats
-    return chosen_label(labels, args, index, logprob, logprobs, tokens, stats, seconds)
+    logprob = math.nan if leaf is None else leaf.logprob
+    known = result.leaf_logprobs, result.tokens, result.stats
+    return chosen_label(labels, args, index, logprob, *known, seconds)
 
 
 def chosen_label(
@@ -233,25 +231,3 @@ def chosen_label(
         stats=stats,
         proven=bool(proven),
     )
-
-
-def _longest(args: Request) -> int | None:
-    given = args.constraint
-    if isinstance(given, PreparedChoices):
-        return given.longest
-    if isinstance(given, TokenTreePayload):
-        return max(len(leaf.tokens) for leaf in given.leaves())
-    return None
-
-
-def _chosen(labels: LabelSet[Any], args: Request, result: Generation) -> int | None:
-    """Return the index of the generated label; None if the text is not a label."""
-    leaf, given = result.leaf, args.constraint
-    if isinstance(given, TokenTreePayload):
-        of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
-        return labels.index_of(of_tokens.get(result.tokens, ""))
-    if leaf is None:  # the library rejected the labels, and a grammar constrained the text instead
-        return labels.index_of(result.text.removeprefix(args.lead))
-    if isinstance(given, TextChoices):
-        return labels.index_of(leaf.name.removeprefix(args.lead))
-    return int(leaf.name)
