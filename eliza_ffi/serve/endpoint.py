@@ -307,8 +307,8 @@ def _ignored(request: Body) -> dict[str, str]:
     headers = {}
     named = {"fields": request.model_extra or (), "tools": request.ignored_tools}
     for header, ignored in named.items():
-        if names := header_of(ignored):
-            headers[f"x-ignored-{header}"] = names
+        if ignored:
+            headers[f"x-ignored-{header}"] = header_of(ignored)
     return headers
 
 

@@ -28,8 +28,11 @@ async def offered_tools(
     and the one that must be called, are always among the returned ones. A header of the response
     names them.
     """
-    at_most, names = context.settings.max_tools, [function_of(each)["name"] for each in tools]
-    if not at_most or len(tools) <= at_most or len(set(names)) < len(names):
+    at_most = context.settings.max_tools
+    if not at_most or len(tools) <= at_most:
+        return tools
+    names = [function_of(each)["name"] for each in tools]
+    if len(set(names)) < len(names):
         return tools
     called = {
         call["function"]["name"] for each in messages for call in each.get("tool_calls") or ()

@@ -316,7 +316,8 @@ def split_spaces(session: Session, prompt: AnyPrompt) -> tuple[AnyPrompt, str]:
 
 def checked_tokens(prompt: Any) -> Tokens:
     """Check that a prompt may be a list of token ids; the error names all kinds of prompts."""
-    if not _is_listed(prompt):
+    is_sequence = isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes)
+    if not (is_sequence or (hasattr(prompt, "__array__") and np.ndim(prompt) == 1)):
         hint = "a conversation is a list of messages" if isinstance(prompt, Mapping) else ""
         raise wrong("prompt", PROMPT, prompt, hint)
     first = prompt[0] if isinstance(prompt, Sequence) and len(prompt) else 0
@@ -328,12 +329,7 @@ def checked_tokens(prompt: Any) -> Tokens:
 
 
 def _is_conversation(prompt: Any) -> bool:
-    return _is_listed(prompt) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
-
-
-def _is_listed(value: Any) -> bool:
-    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return is_sequence or (hasattr(value, "__array__") and np.ndim(value) == 1)
+    return isinstance(prompt, Sequence) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def checked_cache(cache: CacheOptions) -> CacheOptions:
