@@ -64,5 +64,5 @@ def test_a_page_shows_the_commands_that_work_now(name: str) -> None:
     assert with_commands(page, published) == page
     after = with_commands(page, published=True)
     assert "$ pip install eliza-ffi\n" in after
-    assert "Nothing is published yet" not in after
+    assert "There is no release yet" not in after
     assert with_commands(after, published) == page

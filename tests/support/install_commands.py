@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/index.md", "docs/start/install.md", "docs/start/tutorial.md")
+PAGES = ("README.md", "docs/start/install.md")
 
 BLOCK = re.compile(r"(?<=<!-- install:begin -->\n).*?(?=<!-- install:end -->\n)", re.DOTALL)
 COMMANDS = """
@@ -23,10 +23,8 @@ $ eliza-ffi doctor
 ```
 
 """
-FROM_A_CLONE = """{commands}Nothing is published yet, neither a package nor a repository to clone.
-Run these commands in your copy of the sources (a *clone*), in the folder with `pyproject.toml`.
-The first command compiles llama.cpp, the program that runs the models: you need a C++ compiler,
-and a few minutes.
+FROM_A_CLONE = """{commands}There is no release yet. Run the commands in a copy of this repository (a *clone*).
+The first one compiles llama.cpp, which runs the models: you need a C++ compiler and a few minutes.
 
 """
 
