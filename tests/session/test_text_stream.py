@@ -128,7 +128,7 @@ def test_a_failed_stream_has_no_result(model: Model, monkeypatch: pytest.MonkeyP
     stream = model.stream(PROMPT, 20)
     next(stream)
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise ElizaError("no step today")
 
     monkeypatch.setattr(model.binding, "next", fail)
