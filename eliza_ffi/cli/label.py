@@ -195,12 +195,12 @@ class _Loop:
             for place in labelling.suspicious()[:MAX_SECOND]
         ]
         if doubtful:
-            print(f"\n{counted(len(doubtful), 'label')} may be wrong. Please look again:")
+            print(f"\n{counted(len(doubtful), 'answer')} may be wrong. Please look again:")
         for number, question in doubtful:
             label = self._labels()[number]
             answers = list(label.answers)
             lines = [*self._question(number, label.kind, question)]
-            lines += [f"your label: {answers[question]}", SECOND_KEYS]
+            lines += [f"your answer: {answers[question]}", SECOND_KEYS]
             print(self._wrapped(["", *lines]), flush=True)
             while (key := next(keys, "q").strip().lower()) not in ("", "k"):
                 if key == "q":
@@ -317,7 +317,7 @@ def _end(file: LabelFile, arguments: argparse.Namespace) -> str:
     labels = [answer for each in last.values() for answer in each.answers if answer]
     asked = f"--questions {arguments.questions}" if arguments.questions else "..."
     return (
-        f"{file.path}: {counted(len(labels), 'label')}. To fit the model to them:\n"
+        f"{file.path}: {counted(len(labels), 'labelled row')}. To fit the model to them:\n"
         f"eliza-ffi calibrate {file.path} {asked} --column {arguments.column} "
         f"--output calibration.json"
     )

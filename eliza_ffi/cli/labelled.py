@@ -206,7 +206,9 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", metavar="FILE", required=True, help="write to FILE: the calibration"
     )
     parser.add_argument(
-        "--suspicious", metavar="FILE", help="write to FILE: the labels that may be wrong, as CSV"
+        "--suspicious",
+        metavar="FILE",
+        help="write to FILE: the answers of the table that may be wrong",
     )
     add_model_arguments(parser, decides=True)
 
@@ -392,7 +394,7 @@ def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) 
     head, *rows = _suspicious_rows(labels[:MAX_ROWS], places)
     for row in rows:
         row[-2:] = f"{row[-2]:.3f}", printable(" ".join(row[-1].split())[:MAX_INPUT])
-    text = f"{counted(len(labels), 'label')} may be wrong, the most suspicious first:"
+    text = f"{counted(len(labels), 'answer')} of the table may be wrong, the most suspicious first:"
     return f"\n{text}\n{text_table([head, *rows], left=6, width=terminal_width())}"
 
 

@@ -911,9 +911,9 @@ def _split_at_look(
 def _later(name: str, n_later: int, look: int, preset: Sequence[int]) -> str:
     following = next((f" or {each:,}" for each in preset if each > look), "")
     return (
-        f"{name}: {counted(n_later, 'label')} after the certificate with {look:,} random rows "
-        f"{'is' if n_later == 1 else 'are'} not used. To use every label, stop at exactly "
-        f"{look:,}{following} random rows"
+        f"{name}: {counted(n_later, 'labelled row')} after the certificate with {look:,} random "
+        f"rows {'is' if n_later == 1 else 'are'} not used. To use all of them, stop at "
+        f"exactly {look:,}{following} random rows"
     )
 
 

@@ -204,7 +204,7 @@ class LabelCounts:
 
 def status(counts: LabelCounts) -> str:
     """Return what the labels say, in one line."""
-    text = counted(counts.n_chosen + counts.n_random, "label")
+    text = counted(counts.n_chosen + counts.n_random, "labelled row")
     if not counts.n_random:
         return text
     text += (

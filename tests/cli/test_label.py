@@ -48,7 +48,7 @@ def test_keys_label_rows_and_a_later_session_goes_on(
     press(monkeypatch, "1", "2", "n", "s", "9", "q")
     out = run(*COMMAND).out
     assert "1 search   2 email" in out
-    assert "3 labels, accuracy " in out
+    assert "3 labelled rows, accuracy " in out
     assert "'9' is no answer: 1 to 2, n none fits" in out
     assert out.splitlines()[-1].startswith("eliza-ffi calibrate labels.csv ")
     head, *lines = labels()
@@ -73,7 +73,7 @@ def test_every_row_can_be_labelled_and_the_file_is_one_for_calibrate(
     press(monkeypatch, *rows)
     out = run(*COMMAND).out
     assert "Every row that was drawn is labelled." in out
-    assert "30 labels. To fit the model to them:" in out
+    assert "30 labelled rows. To fit the model to them:" in out
     assert len({line[0] for line in labels()[1:]}) == 30
     table = ["labels.csv", "--column", "body", *ASKED]
     assert "wanted" in run("calibrate", *table, "--output", "calibration.json").out
@@ -96,7 +96,7 @@ def test_only_random_rows_of_a_file_of_labels_measure(run: Run) -> None:
     assert json.loads(out)["wanted"]["threshold"]["n"] == look == 20
     assert json.loads(out)["wanted"]["examples"] == 20  # the chosen rows before the look
     err = " ".join(err.split())
-    assert "16 labels after the certificate with 20 random rows are not used" in err
+    assert "16 labelled rows after the certificate with 20 random rows are not used" in err
     assert "2 random rows without an answer cannot be certified" in err
 
 
@@ -162,14 +162,14 @@ def test_suspicious_labels_are_shown_again_without_the_models_answer(
             table.writerow([number, text, given, ("chosen", "random")[number // 2 % 2]])
     press(monkeypatch, "9", "1")
     out = run(*COMMAND).out
-    shown = out[out.index("1 label may be wrong. Please look again:") :]
+    shown = out[out.index("1 answer may be wrong. Please look again:") :]
     assert wrong in shown
-    assert "your label: email" in shown
+    assert "your answer: email" in shown
     assert "the model:" not in shown
     assert "'9' is no answer: 1 to 2, n none fits   k keep" in shown
     assert len(labels()) == 32
     assert labels()[-1] == ["13", wrong, "search", "chosen"]
-    assert "30 labels. To fit" in out
+    assert "30 labelled rows. To fit" in out
     given = ["labels.csv", "--column", "body", *ASKED]
     press(monkeypatch, "k")
     assert "may be wrong" not in run(*COMMAND).out
@@ -179,7 +179,7 @@ def test_suspicious_labels_are_shown_again_without_the_models_answer(
 @pytest.mark.parametrize(
     ("n_wrong", "n", "expected"),
     [
-        (0, 5, "7 labels, accuracy 1.00 (0.30 to 0.70, 5 random rows)"),
+        (0, 5, "7 labelled rows, accuracy 1.00 (0.30 to 0.70, 5 random rows)"),
         (0, 50, "a certificate for 5 % errors needs about 118 random rows (next look at 118)"),
         (3, 50, "too many errors to automate with 5 % errors (next look at 118)"),
         (0, 118, "certified at 118: 100% can be automated with at most 5 % errors (next look at"),

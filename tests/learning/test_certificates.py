@@ -137,7 +137,7 @@ def test_labels_after_the_last_look_change_nothing(scripted_model: MakeModel) ->
     assert fitted[0] == fitted[1] == fitted[2]
     later = [each for each in reasons if "after the certificate" in each]
     assert len(later) == 2
-    assert f"{150 - end} labels after the certificate with {look} random rows" in later[0]
+    assert f"{150 - end} labelled rows after the certificate with {look} random rows" in later[0]
 
 
 RARE = Choice("Which?", ["common", "rare"], name="kind")

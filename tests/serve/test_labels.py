@@ -429,7 +429,8 @@ def test_rows_of_the_table_are_offered_and_labelled(tabled: Any, path: Path) -> 
     assert len(random) >= 13
     n = f"{len(random) - (offered[-1]['kind'] == 'random')} random rows"
     assert (
-        offered[-1]["progress"].startswith("28 labels, accuracy ") and n in offered[-1]["progress"]
+        offered[-1]["progress"].startswith("28 labelled rows, accuracy ")
+        and n in offered[-1]["progress"]
     )
 
 

@@ -554,7 +554,7 @@ def test_rows_of_a_table_are_labelled_with_keys(
                 assert (line[1], line[2]) == (shown[-1], answer[0])
                 assert line[3].endswith("".join(answer[1:]))
         assert len({*shown[:5]}) == 5 and shown[0].startswith("<b>mail</b>")
-        assert "4 labels, accuracy" in page.locator("#label-counts").inner_text()
+        assert "4 labelled rows, accuracy" in page.locator("#label-counts").inner_text()
         page.get_by_role("button", name="two").click()
         page.locator("#label[aria-busy=false]").wait_for()
         assert labels_of(path)[-1][2] == "two"
