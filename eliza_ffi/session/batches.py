@@ -97,13 +97,13 @@ def run_many(
     that thread. `total` is the number of items, None if it is unknown.
     """
     check_callback("progress", progress)
-    results, running = _Results(on_error), Running(start)
+    results, running = dict[int, Any](), Running(start)
     with closing(_ended(items, running.run, running.cancel, at_once)) as ended:
         for i, future in ended:
-            results.take(i, future)
+            results[i] = _result_of(i, future, on_error)
             if progress is not None:
                 progress(len(results), total)
-    return results.in_order()
+    return [results[i] for i in range(len(results))]
 
 
 def run_in_order(
@@ -182,7 +182,7 @@ async def run_many_async(
 ) -> list[Any]:
     """Do the same as :func:`run_many` on an event loop; `call` and `progress` are awaited."""
     check_callback("progress", progress)
-    results = _Results(on_error)
+    results: dict[int, Any] = {}
     running: dict[asyncio.Future[Any], int] = {}
     numbered = enumerate(items)
     try:
@@ -190,10 +190,11 @@ async def run_many_async(
             for i, item in itertools.islice(numbered, at_once - len(running)):
                 running[asyncio.ensure_future(call(item))] = i
             if not running:
-                return results.in_order()
+                return [results[i] for i in range(len(results))]
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
-                results.take(running.pop(future), future)
+                i = running.pop(future)
+                results[i] = _result_of(i, future, on_error)
                 await tell(progress, len(results), total)
     finally:
         for future in running:
@@ -201,25 +202,12 @@ async def run_many_async(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class _Results:
-    """Collects the results of tasks in the order in which they end."""
-
-    def __init__(self, on_error: OnError) -> None:
-        self._on_error = on_error
-        self._of_item: dict[int, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._of_item)
-
-    def take(self, i: int, done: Future[Any] | asyncio.Future[Any]) -> None:
-        """Store the result of item `i`."""
-        error = done.exception()
-        if error is not None and not isinstance(error, Exception):
-            raise error
-        self._of_item[i] = done.result() if error is None else self._on_error(i, error)
-
-    def in_order(self) -> list[Any]:
-        return [self._of_item[i] for i in range(len(self._of_item))]
+def _result_of(i: int, done: Future[Any] | asyncio.Future[Any], on_error: OnError) -> Any:
+    """Return the result of item `i`, whose task has ended."""
+    error = done.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return done.result() if error is None else on_error(i, error)
 
 
 class Running:

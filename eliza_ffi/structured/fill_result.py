@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from .._lazy import lazy_property
 from ..checks import short_repr
-from ..errors import InvalidArgumentError, NativeFaultError
-from ..library.protocol import SpanResult, StreamStats
+from ..library.protocol import StreamStats
 from .json_reader import Path
-from .placed_span import PlacedSpan
 
 T = TypeVar("T")
 
@@ -182,76 +178,3 @@ class PartialField:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "value": self.value, "partial": self.partial}
-
-
-class AnswerWriter:
-    """Collects the text, the tokens and the spans of an answer while it is written. Fixed text that
-    the library still holds back is not included in `tokens`."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.tokens: tuple[int, ...] = ()
-        self._token_bytes: tuple[int, ...] = ()
-        self._first_token_at = 0
-        self._filled: list[tuple[FilledSpan, int]] = []
-        self._end_of_last = 0
-
-    def write(self, fixed: str) -> None:
-        self.text += fixed
-
-    def take_tokens(self, tokens: tuple[int, ...], token_bytes: tuple[int, ...]) -> None:
-        """Replace all tokens since the prompt, and the number of bytes of each (empty if the
-        library does not report it)."""
-        self.tokens = tokens
-        self._token_bytes = token_bytes
-
-    def align(self) -> None:
-        """Compute the byte at which the first token begins. The last token must end with the text.
-        Prompt healing may replace the prompt's last token by a longer or a shorter one."""
-        if self._token_bytes:
-            self._first_token_at = len(self.text.encode()) - sum(self._token_bytes)
-
-    def write_value(self, placed: PlacedSpan, text: str, result: SpanResult) -> None:
-        """Append the value of a span; raise NativeFaultError if the span does not allow it."""
-        try:
-            if len(text) not in placed.ends(text, 0):
-                raise InvalidArgumentError("the span does not allow this text")
-            value = placed.value(text)
-        except InvalidArgumentError as error:
-            raise NativeFaultError(
-                f"the library wrote {text!r:.200} for a span of kind {placed.span.kind}: {error}"
-            ) from None
-        filled = FilledSpan(
-            index=placed.index,
-            key=placed.span.key,
-            kind=placed.span.kind,
-            before=self.text[self._end_of_last :],
-            text=text,
-            value=value,
-            logprob=result.logprob,
-            tokens=(),
-            truncated=result.truncated,
-        )
-        self._filled.append((filled, len(self.text.encode())))
-        self.text += text
-        self._end_of_last = len(self.text)
-
-    @property
-    def is_truncated(self) -> bool:
-        return bool(self._filled) and self._filled[-1][0].truncated
-
-    def spans(self) -> tuple[FilledSpan, ...]:
-        starts = self._token_starts()
-        return tuple(self._with_tokens(filled, start, starts) for filled, start in self._filled)
-
-    def last_span(self) -> FilledSpan:
-        filled, start = self._filled[-1]
-        return self._with_tokens(filled, start, self._token_starts())
-
-    def _token_starts(self) -> list[int]:
-        return list(accumulate(self._token_bytes, initial=self._first_token_at))
-
-    def _with_tokens(self, filled: FilledSpan, start: int, token_starts: list[int]) -> FilledSpan:
-        end = start + len(filled.text.encode())
-        inside = slice(bisect_left(token_starts, start), bisect_left(token_starts, end))
-        return replace(filled, tokens=self.tokens[inside])

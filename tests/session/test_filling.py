@@ -22,7 +22,7 @@ from eliza_ffi.session.filling import Filling
 from eliza_ffi.session.requests import Fillable, Request
 from eliza_ffi.session.run import Run
 from eliza_ffi.structured import Skeleton, SkeletonSpan, SpanSamplerPlan
-from eliza_ffi.structured.fill_result import AnswerWriter, FilledSpan, FillResult
+from eliza_ffi.structured.fill_result import FilledSpan, FillResult
 
 
 class FillingBinding(RecordingBinding):
@@ -179,16 +179,16 @@ def test_spans_have_no_tokens_if_their_lengths_are_unknown() -> None:
 def test_tokens_after_a_healed_prompt_are_counted_from_the_end(
     tokens: tuple[int, ...], token_bytes: tuple[int, ...], inside: tuple[int, ...]
 ) -> None:
-    answer = AnswerWriter()
-    placed = Skeleton((SkeletonSpan("free-string"),)).placed[0]
-    answer.take_tokens(tokens, token_bytes)
-    answer.write('{"x":')
-    answer.write_value(placed, '"aä"', SpanResult('"aä"'))
-    answer.write("}")
-    answer.align()
-    assert answer.last_span().tokens == inside
-    answer.take_tokens((*tokens, 14), (*token_bytes, 4))
-    assert answer.spans()[0].tokens == inside  # later tokens change nothing
+    fixed, more = (SkeletonSpan("literal", value=text) for text in ('{"x":', ","))
+    skeleton = Skeleton((fixed, SkeletonSpan("free-string"), more, SkeletonSpan("boolean")))
+    written = (('"aä"', tokens, token_bytes), ("true", (*tokens, 14), (*token_bytes, 4)))
+    results = [SpanResult(text, answer_tokens=t, answer_bytes=n) for text, t, n in written]
+    binding: Any = FillingBinding()
+    binding.fill = lambda *_: results.pop(0)
+    first, _, result = run(binding, args_of(skeleton, heal_prompt=True))
+    assert isinstance(first, FilledSpan) and isinstance(result, FillResult)
+    assert first.tokens == inside
+    assert result.spans[0].tokens == inside  # later tokens change nothing
 
 
 # ---- Errors ---------------------------------------------------------------------------------

@@ -60,7 +60,13 @@ def test_the_reasoning_ends_at_its_closing_mark(
     word = whole.split()[2]
     format = ThinkingFormat("", "<think>\n", word, f"{word}\n")
     monkeypatch.setattr(thinking, "thinking_format", lambda _: format)
-    monkeypatch.setattr(tiny_model.binding, "next", None)  # a call may return many tokens
+    pull = tiny_model.binding.next
+
+    def pull_many(stream: Any, *, at_once: bool) -> Any:
+        assert at_once
+        return pull(stream, at_once=at_once)
+
+    monkeypatch.setattr(tiny_model.binding, "next", pull_many)
     cut = tiny_model.choose(PROMPT, LABELS, think=20).reasoning
     assert cut == whole[: whole.index(word)].strip()
 
