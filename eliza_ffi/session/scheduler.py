@@ -55,7 +55,7 @@ class Scheduler:
                         yield step
                 return
             except BusyError as error:
-                attempt = attempt.following(error, may_try_slot=not self._slots_wait)
+                attempt.prepare_next(error, may_try_slot=not self._slots_wait)
 
     async def steps_async(self, run: Run[T], timeout: float | None) -> AsyncGenerator[T, None]:
         """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
@@ -71,47 +71,37 @@ class Scheduler:
                         yield step
                 return
             except BusyError as error:
-                attempt = attempt.following(error, may_try_slot=not self._slots_wait)
+                attempt.prepare_next(error, may_try_slot=not self._slots_wait)
 
 
 class _Attempt:
-    """One attempt to run a request.
+    """The current attempt to run a request, within `timeout` seconds.
 
-    `after` is the turn of an earlier attempt that found its slot in use. `reason` is the error of
-    an earlier attempt. It is raised if this attempt gets no turn.
+    `reason` is the error of an earlier attempt that found its slot in use. It is raised if this
+    attempt gets no turn.
     """
 
-    def __init__(
-        self,
-        run: Run[T],
-        timeout: float | None,
-        *,
-        after: Turn | None = None,
-        reason: BusyError | None = None,
-    ) -> None:
+    def __init__(self, run: Run[T], timeout: float | None) -> None:
         self.timeout = timeout
-        self.place: dict[str, Any] = {
-            "at_most": None if timeout == 0 else run.at_most,
-            "slot_id": run.slot_id,
-            "after": after,
-        }
+        at_most = None if timeout == 0 else run.at_most
+        self.place: dict[str, Any] = {"at_most": at_most, "slot_id": run.slot_id}
         self.has_yielded = False
-        self._run = run
-        self._reason = reason
-        self._begin = time.monotonic()
         self.turn: Turn | None = None
+        self._reason: BusyError | None = None
+        self._begin = time.monotonic()
 
-    def following(self, error: BusyError, *, may_try_slot: bool) -> _Attempt:
-        """Return the next attempt after a failed one, or raise the error.
+    def prepare_next(self, error: BusyError, *, may_try_slot: bool) -> None:
+        """Prepare the next attempt after a failed one, or raise the error.
 
         `may_try_slot` says whether to try again if the named slot was in use.
         """
         if self.turn is None and self._reason is not None:
             raise self._reason from self._reason.__cause__
-        names_slot = self._run.slot_id >= 0 and self.turn is not None
-        rest = None
+        names_slot = self.place["slot_id"] >= 0 and self.turn is not None
+        begin, self._begin = self._begin, time.monotonic()
         if self.timeout is not None:
-            rest = max(0.0, self.timeout - (time.monotonic() - self._begin))
-        if self.has_yielded or not names_slot or not may_try_slot or rest == 0:
+            self.timeout = max(0.0, self.timeout - (self._begin - begin))
+        if self.has_yielded or not names_slot or not may_try_slot or self.timeout == 0:
             raise error
-        return _Attempt(self._run, rest, after=self.turn, reason=self._reason or error)
+        self.place["after"], self.turn = self.turn, None
+        self._reason = self._reason or error
