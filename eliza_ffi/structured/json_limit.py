@@ -18,6 +18,7 @@ from .._lazy import lazy_property
 from .json_text import ENDS_PLAIN_TEXT, JsonScanner, json_parts
 from .token_texts import TokenTexts
 
+_CLOSES = re.compile(rb"[]}]")
 _TEXT = rb'(?:[^"\\]|\\.)*'
 _WHOLE_NAME = re.compile(rb'(?:^|[{,])\s*"' + _TEXT + rb'"', re.DOTALL)
 
@@ -168,7 +169,8 @@ class JsonLimit:
         if not self._after:
             return
         parts: Sequence[bytes] = (text,)
-        if not self._is_whole:  # a JSON value may begin or end within a token
+        is_inside = self._is_json and self.scanner.depth > 0 and not _CLOSES.search(text)
+        if not (self._is_whole or is_inside):  # a JSON value may begin or end within a token
             parts = [text[i : i + 1] for i in range(len(text))]
         for data in parts:
             if not self._is_json:
