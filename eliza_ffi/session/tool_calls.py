@@ -476,16 +476,16 @@ def _with_mappings(messages: Messages) -> list[Mapping[str, Any]]:
     check_messages(messages)
     talk = list(messages)
     for i, message in enumerate(talk):
+        if not (given := message.get("tool_calls")):
+            continue
         name, calls = f"the tool_calls of message {i}", []
-        given = message.get("tool_calls") or ()
         for call in check_several(name, given, "a list of tool calls"):
             try:
                 arguments = dict(read_call(call).arguments)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"{name}: {error}") from None
             calls.append({**call, "function": {**call["function"], "arguments": arguments}})
-        if calls:
-            talk[i] = {**message, "tool_calls": calls}
+        talk[i] = {**message, "tool_calls": calls}
     return talk
 
 
