@@ -14,7 +14,7 @@ from typing import Any
 from demo_prompts import FIXTURES, SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
 from eliza_ffi import Model
-from eliza_ffi.decisions.answers import most_probable
+from eliza_ffi.decisions.answers import given_answer
 from eliza_ffi.terminal import terminal_width, text_table
 
 FILE_WIDTH = 100
@@ -60,7 +60,7 @@ def decide_all(model: Model) -> list[list[str]]:
         decision = model.decide(case["input"], read["questions"])
         cells = [case["input"]]
         for name, answer in decision.items():
-            value = most_probable(answer)
+            value = given_answer(answer)
             text = {True: "yes", False: "no"}.get(value, value)
             mark = "" if value == case["expected"][name] else " x"
             cells.append(f"{text} {max(answer.distribution):.0%}{mark}")

@@ -11,6 +11,7 @@ from ..decisions.answers import (
     MultiLabelAnswer,
     PredicateAnswer,
     ScoreAnswer,
+    given_answer,
     pairs_of,
 )
 from ..decisions.questions import Question, text_of
@@ -57,13 +58,15 @@ def _answer_text(answer: Answer) -> str:
     if answer.abstained:
         return "abstained"
     if isinstance(answer, PredicateAnswer):
-        text = "yes" if answer.value else "no"
+        text = "yes" if answer.is_true else "no"
     elif isinstance(answer, ScoreAnswer):
         text = f"{answer.score:.2f} of 0 to {len(answer.levels) - 1}, {printable(answer.label)}"
     else:
         text = printable(text_of(answer.choice))
     # A predicate's `probability` is that of true; the headline shows that of the given answer.
-    text += f" (probability {max(answer.distribution):.0%}"
+    text += f" (probability {dict(pairs_of(answer))[given_answer(answer)]:.0%}"
+    if answer.expected_cost is not None:
+        text += f", expected cost {answer.expected_cost:.3g}"
     if answer.allowed_probability is not None:
         text += f", allowed probability {answer.allowed_probability:.0%}"
     if answer.certified is not None:

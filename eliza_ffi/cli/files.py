@@ -16,6 +16,7 @@ _READ = {
     "table": "the input",
     "questions": "the file with the questions",
     "calibration": "the calibration",
+    "costs": "the file with the costs",
     "labels_file": "the file with the labels",
     "labels": "the table with right answers",
     "before": "the first thing to compare",

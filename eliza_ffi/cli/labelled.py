@@ -12,6 +12,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
+from ..checks import within
 from ..decisions.answers import name_of
 from ..decisions.examples import named_questions, option_names, read_examples
 from ..decisions.questions import MultiLabel, Question, text_of
@@ -51,6 +52,7 @@ from .questions import (
     read_cascade,
     read_examples_file,
     read_for_each,
+    read_json_file,
     read_questions,
     read_table,
     read_targets,
@@ -185,6 +187,11 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "more rows of rare options",
             "--option-risk OPTION=SHARE ...": "accept at most this share of wrong answers among "
             "the answers with the option, instead of --risk; repeat for each option",
+            "--costs FILE": "what wrong answers cost, as JSON: an object with right options as "
+            "keys, whose values are objects with answers as keys; a missing wrong answer costs 1. "
+            "--risk is then the highest mean cost of certified answers",
+            "--review-cost COST|QUESTION=COST ...": "the cost of an answer by a person: decide "
+            "leaves answers with a larger expected cost empty",
             "--compare FILE": "compare with this calibration, also of another wording, on the "
             "random rows of a file of labels, which the fit then leaves out",
             "--compare-model FILE": "the model of --compare (default: the model of the fit)",
@@ -217,6 +224,11 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     questions = read_questions(arguments)
     check_output(arguments)
     check_output(arguments, "suspicious")
+    review_cost = read_for_each(arguments.review_cost, "--review-cost", questions)
+    costs = None
+    if arguments.costs is not None:
+        with within(arguments.costs):
+            costs = read_json_file(Path(arguments.costs))
     earlier = _read_compared(arguments, questions)
     option_risks = _option_risks(arguments.option_risk, questions)
     risk = read_for_each(arguments.risk, "--risk", questions)
@@ -257,6 +269,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             examples,
             **given(arguments, "method", "prefer", "confidence", "each_option"),
             risk=risk,
+            costs=costs,
+            review_cost=review_cost,
             **target,
             on_warning=print_warning,
             **settings,
@@ -349,7 +363,7 @@ def _option_risks(
 
 
 def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int:
-    for name in ("risk", "suspicious", "compare", "option_risk"):
+    for name in ("risk", "suspicious", "compare", "option_risk", "costs", "review_cost"):
         if getattr(arguments, name) is not None:
             option = name.replace("_", "-")
             raise UsageError(f"--{option} cannot be combined with --then")

@@ -237,7 +237,7 @@ def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
 
 def read_question_file(path: Path) -> tuple[Question, ...]:
     try:
-        return as_questions(_unwrapped(_read_file(path)))
+        return as_questions(_unwrapped(read_json_file(path)))
     except NotSupportedError:
         raise
     except (InvalidArgumentError, ValueError, RecursionError) as error:
@@ -385,7 +385,7 @@ def _unwrapped(read: Any) -> Any:
     return read
 
 
-def _read_file(path: Path) -> Any:
+def read_json_file(path: Path) -> Any:
     text = read_text(str(path))
     if path.suffix.lower() != ".toml":
         try:

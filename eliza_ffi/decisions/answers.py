@@ -66,11 +66,11 @@ class _Answer:
         value means that the model expects a different kind of text after this prompt. None unless
         requested.
     abstained : bool
-        Whether the most probable option is less probable than `min_probability`, or is not
-        certified with ``abstain="risk"``.
+        Whether the most probable option is less probable than `min_probability`, the answer is not
+        certified with ``abstain="risk"``, or its expected cost is above that of a person.
     certified : bool or None
-        Whether the probability of the most probable option is high enough that few such answers
-        are wrong. None without a calibration that was fitted with a risk.
+        Whether the probability of the answer is high enough that few such answers are wrong, or its
+        expected cost low enough. None without a calibration that was fitted with a risk.
     prediction_set : tuple or None
         The options that may be right: with a probability of 1 - risk, the right one is among them.
         For a score, the labels of its levels. It can be empty. None without a calibration that was
@@ -82,6 +82,11 @@ class _Answer:
     passages : tuple of Passage or None
         The effect of each passage of the input on the most probable answer, in the order of the
         input. Empty if the input has only one passage. None without ``explain=True``.
+    cheapest : value or None
+        The option with the least expected cost, which is the answer. None without a calibration
+        that was fitted with costs: then the answer is the most probable option.
+    expected_cost : float or None
+        The expected cost of this option.
     """
 
     name: str | None = None
@@ -91,6 +96,8 @@ class _Answer:
     prediction_set: tuple[Value, ...] | None = None
     unfamiliar: bool | None = None
     passages: tuple[Passage, ...] | None = None
+    cheapest: Value | None = None
+    expected_cost: float | None = None
 
     def _described(self, value: object, probability: str) -> str:
         end = ", abstained" if self.abstained else ""
@@ -110,9 +117,14 @@ class PredicateAnswer(_Answer):
     probability: float
 
     @property
+    def is_true(self) -> bool:
+        """Whether the probability is at least 0.5, or *true* has the least expected cost."""
+        return self.probability >= 0.5 if self.cheapest is None else bool(self.cheapest)
+
+    @property
     def value(self) -> bool | None:
-        """Whether the probability is at least 0.5; None if the model abstained."""
-        return None if self.abstained else self.probability >= 0.5
+        """The same as :attr:`is_true`; None if the model abstained."""
+        return None if self.abstained else self.is_true
 
     @property
     def confidence(self) -> float:
@@ -149,7 +161,10 @@ class ChoiceAnswer(_Answer, Generic[V]):
 
     @property
     def choice(self) -> V:
-        """The most probable option; in a tie, the first one of the question."""
+        """The most probable option, or `cheapest`; in a tie, the first one of the question."""
+        cheapest: Any = self.cheapest
+        if cheapest is not None:
+            return cheapest  # type: ignore[no-any-return]
         return max(self.options, key=lambda option: option[1])[0]
 
     @property
@@ -165,7 +180,9 @@ class ChoiceAnswer(_Answer, Generic[V]):
     @property
     def probability(self) -> float:
         """The probability of the choice."""
-        return max(self.distribution)
+        if self.cheapest is None:
+            return max(self.distribution)
+        return dict[Any, float](self.options)[self.cheapest]
 
     @property
     def confidence(self) -> float:
@@ -428,7 +445,7 @@ def answer_of(
 
     The probabilities are in the order of the question's values. The model abstains if the highest
     one is below `min_probability`, or if `abstained` is true. `certificate` has the fields
-    `certified`, `prediction_set` and `unfamiliar`.
+    `certified`, `prediction_set`, `unfamiliar`, `cheapest` and `expected_cost`.
     """
     p = list(map(float, probabilities))
     rest: dict[str, Any] = {
@@ -627,6 +644,8 @@ def _extras(answer: Answer) -> dict[str, Any]:
         fields["unfamiliar"] = answer.unfamiliar
     if isinstance(answer, MultiLabelAnswer):
         return fields
+    if answer.cheapest is not None:
+        fields |= {"cheapest": plain_value(answer.cheapest), "expected_cost": answer.expected_cost}
     if answer.allowed_probability is not None:
         fields["allowed_probability"] = answer.allowed_probability
     if answer.prediction_set is not None:
@@ -666,8 +685,8 @@ def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:
             yield name, answer
 
 
-def most_probable(answer: Any) -> Any:
-    """Return the most probable answer, even if the model abstained."""
+def given_answer(answer: Any) -> Any:
+    """Return the answer that the model gives or would give if it did not abstain."""
     if hasattr(answer, "choice"):
         return answer.choice
-    return answer.label if hasattr(answer, "label") else answer.probability >= 0.5
+    return answer.label if hasattr(answer, "label") else answer.is_true

@@ -82,6 +82,17 @@ def option_names(question: AskedQuestion) -> tuple[str, ...]:
     return tuple(map(text_of, question.values))
 
 
+def option_place(what: str, question: AskedQuestion, option: Any) -> int:
+    """Return the index of an option that its value or its name gives; `what` begins the error."""
+    values, names = list(question.values), option_names(question)
+    if option in values:
+        return values.index(option)
+    if str(option) in names:
+        return names.index(str(option))
+    listed = ", ".join(map(repr, names))
+    raise InvalidArgumentError(f"{what}: expected one of {listed}, got {option!r}")
+
+
 def level_of(question: Score, answer: Any) -> int:
     """Return the index of the level that an answer names, 0 for the lowest.
 

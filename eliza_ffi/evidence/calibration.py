@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._lazy import lazy_property
 from ..chat.prompt import Prompt
@@ -48,6 +48,7 @@ from ..checks import (
     check_path,
     check_text,
     check_whole,
+    wrong,
 )
 from ..decisions.examples import named_questions
 from ..decisions.layout import (
@@ -73,6 +74,7 @@ from ..decisions.wire import question_from, question_to
 from ..errors import InvalidArgumentError
 from ..structured.json_text import json_text, read_json
 from .certificates import Automation, CertifiedThreshold, ConformalSets
+from .costs import Costs
 from .familiarity import Familiarity
 from .features import Feature
 from .heads import Head
@@ -168,6 +170,9 @@ class QuestionCalibration(JsonFields):
     automation : Automation or None
         The accuracy, and how many answers could be given without a person, on examples that the fit
         did not use (cross-validation, or those for the risk). None without right answers.
+    costs : Costs or None
+        The costs of the answers. With costs, the answer is the option with the least expected cost
+        instead of the most probable one.
     """
 
     question: Mapping[str, Any]
@@ -187,6 +192,7 @@ class QuestionCalibration(JsonFields):
     recentred: Count | None = None
     rows: SelfTraining | None = None
     automation: Automation | None = None
+    costs: Costs | None = None
 
     @property
     def shots(self) -> tuple[Shot, ...]:
@@ -266,6 +272,19 @@ class QuestionCalibration(JsonFields):
         is_score = isinstance(self.asked, Score)
         return (self.sets.intervals if is_score else self.sets.sets)(probabilities)
 
+    def answers(self, probabilities: Array) -> NDArray[np.intp]:
+        """Return the answers, as indices of options; `probabilities` has a row for each input."""
+        if self.costs is not None:
+            return self.costs.answers(probabilities)
+        most: NDArray[np.intp] = probabilities.argmax(axis=1)
+        return most
+
+    def certifies(self, probabilities: Array) -> NDArray[np.bool_]:
+        """Return which of the answers are certified; none without a threshold."""
+        if self.threshold is None:
+            return np.full(len(probabilities), False)
+        return self.threshold.certifies(probabilities, self.costs)
+
     def _own(self, scores: QuestionScores, scoring: ScoringRule) -> Array:
         """Return the model's own log-probabilities, improved by what the rows taught."""
         own = scores.log_probabilities(scoring)
@@ -312,11 +331,17 @@ class QuestionCalibration(JsonFields):
                 raise InvalidArgumentError(f"the method {self.method} {verb} {part}")
         heads = {"head": self.head, "rows": self.rows and self.rows.head}
         sizes: dict[str, Any] = {part: head and len(head.bias) for part, head in heads.items()}
+        sizes["costs"] = self.costs and len(self.costs.matrix)
         sizes["sets"] = self.sets and self.sets.n_options
         sizes["baseline"] = None if self.baseline is None else len(self.baseline)
         for part, n in sizes.items():
             if n not in (None, self.n_options):
                 raise InvalidArgumentError(f"{part} must have {self.n_options} options, got {n}")
+        largest = None if self.costs is None else self.costs.largest
+        if self.threshold is not None and self.threshold.largest_cost != largest:
+            raise wrong(
+                "largest_cost", f"that of the costs, {largest}", self.threshold.largest_cost
+            )
         if self.weights is not None and len(self.weights) not in (1, 2):
             raise InvalidArgumentError(f"weights: expected 1 or 2, got {len(self.weights)}")
         for k in (*(option for _, option in self.examples), *(k for k, _ in self.unseen)):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check_number, check_whole, wrong
 from ..decisions.probabilities import Array
+from .costs import Cost, Costs
 from .json_fields import Count, JsonFields, Share
 
 ThresholdTarget = Literal["accuracy", "precision", "recall"]
@@ -66,10 +67,16 @@ class CertifiedThreshold(JsonFields):
     n_counted : int or None
         The number of labelled rows that count for this option; `n_wrong` are those of them that
         miss the target.
+    largest_cost : float or None
+        With costs, the largest one. Then `risk` is the highest mean cost of the answers above the
+        threshold, and an answer is above it if 1 - its expected cost / `largest_cost` is at least
+        `threshold`.
+    mean_cost : float or None
+        With costs, the mean cost of the answers above the threshold.
     """
 
     threshold: Share | None
-    risk: Share
+    risk: Cost
     confidence: Share
     n: Count
     n_above: Count
@@ -81,11 +88,20 @@ class CertifiedThreshold(JsonFields):
     target: ThresholdTarget = "accuracy"
     option: str | None = None
     n_counted: Count | None = None
+    largest_cost: Cost | None = None
+    mean_cost: Cost | None = None
 
-    def certifies(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+    @property
+    def most_expected(self) -> float | None:
+        """The highest expected cost of an answer above the threshold; None without costs."""
+        if self.threshold is None or self.largest_cost is None:
+            return None
+        return (1 - self.threshold) * self.largest_cost
+
+    def certifies(self, probabilities: ArrayLike, costs: Costs | None = None) -> NDArray[np.bool_]:
         """Return whether the answers are above the threshold, shape [n].
 
-        `probabilities` has the shape [n, n_options].
+        `probabilities` has the shape [n, n_options]. `costs` are those of the calibration.
         """
         if self.threshold is None:
             return np.full(len(np.asarray(probabilities)), False)
@@ -93,8 +109,11 @@ class CertifiedThreshold(JsonFields):
         if self.of_options is not None:
             of_options = [math.inf if each is None else each for each in self.of_options]
             least = np.array(of_options)[np.asarray(probabilities).argmax(axis=1)]
-        sure: NDArray[np.bool_] = of_answers(probabilities, self.frequencies) >= least
-        return sure
+        sure = of_answers(probabilities, self.frequencies)
+        if costs is not None:
+            sure = costs.sure(probabilities)
+        certified: NDArray[np.bool_] = sure >= least
+        return certified
 
     def __str__(self) -> str:
         confidence = f"with {_percent(self.confidence)} confidence"
@@ -108,8 +127,12 @@ class CertifiedThreshold(JsonFields):
             found = f"{self.n_wrong:,} of them were wrong"
             if self.n_counted is not None:
                 found = f"{self.n_wrong:,} of {self.n_counted:,} rows missed the target"
+            which = f"a probability{divided} of at least {least}"
+            if self.mean_cost is not None:
+                which = f"an expected cost of at most {self.most_expected:.3g}"
+                found = f"they cost {self.mean_cost:.3g} on average"
             return (
-                f"Trust answers with a probability{divided} of at least {least}: "
+                f"Trust answers with {which}: "
                 f"{self._promise('them')}{each}, {confidence}. In {self.n:,} labelled rows, "
                 f"{self.n_above:,} answers ({_percent(self.coverage)}) were above the threshold, "
                 f"and {found}."
@@ -132,6 +155,8 @@ class CertifiedThreshold(JsonFields):
         )
 
     def _promise(self, answers: str) -> str:
+        if self.largest_cost is not None:
+            return f"{answers} cost at most {self.risk:g} on average"
         most = f"at most {_percent(self.risk)} of"
         if self.target == "recall":
             return f"{most} the inputs for which {self.option!r} is right get another answer"
@@ -143,6 +168,7 @@ class CertifiedThreshold(JsonFields):
         check_whole("n_above", self.n_above, 0, 0 if self.threshold is None else self.n)
         check_whole("n_wrong", self.n_wrong, 0, self.n_above)
         inner_fraction("confidence", self.confidence)
+        check_number("risk", self.risk, 0, 1 if self.largest_cost is None else self.largest_cost)
         if self.coverage != share_of(self.n_above, self.n):
             expected = f"n_above / n, {share_of(self.n_above, self.n)}"
             raise wrong("coverage", expected, self.coverage)
@@ -266,9 +292,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def inner_fraction(name: str, value: Any) -> float:
-    """Check that a value is a number above 0 and below 1."""
-    number = float(check_number(name, value, 0, 1))
-    if not 0 < number < 1:
-        raise wrong(name, "above 0 and below 1", value)
+def inner_fraction(name: str, value: Any, most: float = 1) -> float:
+    """Check that a value is a number above 0 and below 1, or below the largest cost."""
+    number = float(check_number(name, value, 0, most))
+    if not 0 < number < most:
+        raise wrong(name, f"above 0 and below {most:g}", value)
     return number

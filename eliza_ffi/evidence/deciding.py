@@ -172,7 +172,11 @@ class DecideManyOptions(DecideSettings, total=False):
 
 def can_abstain(arguments: Mapping[str, Any]) -> bool:
     """Return whether a decision with these keyword arguments can abstain."""
-    return bool(arguments.get("min_probability")) or arguments.get("abstain") is not None
+    calibration = arguments.get("calibration")
+    fitted = calibration.questions if isinstance(calibration, Calibration) else ()
+    reviews = [each.costs.review for each in fitted if each.costs is not None]
+    limits = (arguments.get("min_probability") or None, arguments.get("abstain"), *reviews)
+    return any(each is not None for each in limits)
 
 
 def refuse_input_prior(arguments: Mapping[str, Any]) -> None:
@@ -509,16 +513,21 @@ class DecisionPlan:
         """Return what the calibration knows about the risk of an answer, as fields of it."""
         calibration = self.settings.calibration
         fitted = None if calibration is None else calibration.questions[place]
-        if fitted is None or fitted.threshold is None or fitted.sets is None:
+        if fitted is None:
             return {}
-        p = np.exp(logs)
-        certified = bool(fitted.threshold.certifies(p[None])[0])
-        (places,) = fitted.sets_of(p[None])
-        return {
-            "abstained": self.settings.abstain == "risk" and not certified,
-            "certified": certified,
-            "prediction_set": tuple(self.every[place].values[i] for i in places),
-        }
+        p, values, found = np.exp(logs)[None], self.every[place].values, dict[str, Any]()
+        if (costs := fitted.costs) is not None:
+            found["cheapest"] = values[int(costs.answers(p)[0])]
+            found["expected_cost"] = float(costs.expected(p)[0])
+            found["abstained"] = bool(costs.is_review(p)[0])
+        if fitted.threshold is not None:
+            found["certified"] = bool(fitted.certifies(p)[0])
+            if self.settings.abstain == "risk" and not found["certified"]:
+                found["abstained"] = True
+        if fitted.sets is not None:
+            (places,) = fitted.sets_of(p)
+            found["prediction_set"] = tuple(values[i] for i in places)
+        return found
 
     def _collected(
         self, question: Question, parts: range, answers: Sequence[SingleAnswer]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..decisions.answers import Decision, most_probable, single_answers
+from ..decisions.answers import Decision, given_answer, single_answers
 from ..decisions.questions import Choice
 from .question_plan import N_MASSES
 
@@ -111,7 +111,7 @@ class Doubts:
         """Count the answers of a decision, and the allowed probabilities of its questions."""
         with self._lock:
             for (name, answer), mass in zip(single_answers(decision), masses, strict=True):
-                self._answers.setdefault(name, Counter())[most_probable(answer)] += 1
+                self._answers.setdefault(name, Counter())[given_answer(answer)] += 1
                 if mass is not None:
                     self._masses.setdefault(name, []).append(mass)
 

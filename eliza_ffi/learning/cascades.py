@@ -54,7 +54,7 @@ from ..decisions.examples import (
     UNLABELLED,
     Examples,
     named_questions,
-    option_names,
+    option_place,
     read_examples,
 )
 from ..decisions.probabilities import Array, log_softmax
@@ -565,10 +565,4 @@ def place_of_target(question: AskedQuestion, target: Target, option: Any) -> int
         if option is not None:
             raise InvalidArgumentError('option needs the target "precision" or "recall"')
         return None
-    values, names = list(question.values), option_names(question)
-    if option not in values and str(option) not in names:
-        raise InvalidArgumentError(
-            f"the target {target} needs an option of each question, one of "
-            f"{', '.join(map(repr, names))}; got {option!r}"
-        )
-    return values.index(option) if option in values else names.index(str(option))
+    return option_place(f"the option of the target {target}", question, option)

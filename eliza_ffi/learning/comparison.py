@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decisions.answers import Decision, most_probable, single_answers
+from ..decisions.answers import Decision, given_answer, single_answers
 from ..decisions.examples import UNLABELLED, named_questions, option_names
 from ..decisions.prompts import AskedQuestion
 from ..decisions.questions import Question
@@ -118,7 +118,7 @@ def option_indices(
         [UNLABELLED] * len(values)
         if isinstance(each, Exception)
         else [
-            options.index(most_probable(answer))
+            options.index(given_answer(answer))
             for options, (_, answer) in zip(values, single_answers(each), strict=True)
         ]
         for each in decisions

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_kind, check_whole, wrong
-from ..decisions.answers import most_probable
+from ..decisions.answers import given_answer
 from ..decisions.examples import read_examples
 from ..decisions.probabilities import Array
 from ..decisions.questions import MultiLabel, Question, values_of
@@ -128,7 +128,7 @@ def shares_of(
 
 def answers_of(answer: Any) -> tuple[Any, ...]:
     """Return the answers that count: those that fit, or the most probable one."""
-    return tuple(answer.labels) if hasattr(answer, "labels") else (most_probable(answer),)
+    return tuple(answer.labels) if hasattr(answer, "labels") else (given_answer(answer),)
 
 
 def right_answers(question: Question, labels: Mapping[int, Any]) -> dict[int, tuple[Any, ...]]:

@@ -71,6 +71,7 @@ from ..evidence.comparing import (
     needs_threshold,
     only_compares,
 )
+from ..evidence.costs import costs_of
 from ..evidence.features import Feature, embedding_of
 from ..evidence.question_plan import WantedHidden, check_model, feature_reader
 from ..evidence.scoring import QuestionScores, ScoringRule, check_scoring, with_unseen
@@ -170,6 +171,8 @@ def calibrate(
     target: Target | None = None,
     at: float = 0.95,
     option: Any = None,
+    costs: Any = None,
+    review_cost: float | Mapping[str, float] | None = None,
     **prompts: Unpack[PromptArguments],
 ) -> Calibration: ...
 
@@ -200,6 +203,8 @@ def calibrate(
     option: Any = None,
     adaptive: bool = False,
     teach: bool = False,
+    costs: Any = None,
+    review_cost: float | Mapping[str, float] | None = None,
     **prompts: Unpack[PromptArguments],
 ) -> Calibration | CascadeCalibration:
     """Fit a calibration to labelled examples, to inputs without right answers, or to both.
@@ -289,6 +294,15 @@ def calibrate(
     teach
         Of a cascade: the answers of the last source to a random half of the rows fit the first one.
         Only the other half certifies.
+    costs
+        What wrong answers cost, if some errors are worse than others: a mapping from right options
+        to mappings from answers to costs, such as ``{"ham": {"spam": 5}}``. A wrong answer that is
+        missing costs 1, a right one 0. Several questions need a mapping from their names to such
+        mappings. The answer is then the option with the least expected cost (:mod:`.costs`), and
+        `risk` is the highest mean cost of the certified answers.
+    review_cost
+        The cost of an answer by a person: the model abstains if its own answer has a larger
+        expected cost. A mapping has the cost for each question, by name.
     **prompts
         `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
@@ -328,7 +342,13 @@ def calibrate(
     if check_flag("each_option", each_option) and risk is None:
         raise InvalidArgumentError("each_option needs risk: the share of wrong answers to accept")
     option_risks = _checked_risks(option_risks, asked, risk is not None, each_option)
-    risks = None if risk is None else _risks(risk, asked)
+    costs_for = costs_of(costs, review_cost, asked)
+    if any(costs_for) and (each_option or option_risks is not None or target is not None):
+        raise InvalidArgumentError(
+            "costs cannot be combined with each_option, option_risks or target"
+        )
+    largest = [1.0 if each is None else each.largest for each in costs_for]
+    risks = None if risk is None else _risks(risk, asked, largest)
     target_options = _target_options(asked, target, option, risk)
     certified_target: Any = target or "accuracy"
     if target is not None:
@@ -406,7 +426,7 @@ def calibrate(
         shots = tuple((shot.text, shot.option) for shot in settings.shots_of(question))
         certifies = np.isin(np.flatnonzero(asked_about[:, i]), list(sampled or ()))
         if sampled is not None and risks is not None:
-            preset = looks(risks[i], confidence)
+            preset = looks(risks[i] / largest[i], confidence)
             used, held_out = _split_at_look(targets, certifies, preset)
             if n_later := len(targets) - len(used) - len(held_out):
                 warn(_later(name, n_later, len(held_out), preset))
@@ -431,6 +451,7 @@ def calibrate(
             if learned.head is None:
                 warn(f"{name}: {learned}")
             part, known, best = _fit_with_rows(question_to(question), scored, used, tried, learned)
+        best = replace(best, costs=costs_for[i])
         rows_of_fit = np.flatnonzero(asked_about[:, i])[part].tolist()
         suspicious += _suspicious(name, question, known, best.method, rows_of_fit, labelled.inputs)
         if risks is not None:
@@ -453,7 +474,7 @@ def calibrate(
         measured = (
             certifying[-1] if risks is not None else _cross_validated_rows(known, best.method)
         )
-        fitted.append(replace(best, examples=shots, automation=_automation(measured)))
+        fitted.append(replace(best, examples=shots, automation=_automation(best, measured)))
         if best.head is not None:
             of_heads[i] = known
     if of_heads:
@@ -818,10 +839,11 @@ def _cross_validated_rows(scored: _Scored, method: CalibrationMethod) -> _HeldOu
     return _HeldOut(p, scored.targets[has_label], np.full(len(has_label), True))
 
 
-def _automation(rows: _HeldOut) -> Automation | None:
+def _automation(fitted: QuestionCalibration, rows: _HeldOut) -> Automation | None:
     if not len(rows.targets):
         return None
-    return automation(rows.p.max(axis=1), rows.p.argmax(axis=1) == rows.targets)
+    answers = fitted.answers(rows.p)
+    return automation(rows.p[np.arange(len(answers)), answers], answers == rows.targets)
 
 
 def _cost(scored: _Scored, method: CalibrationMethod) -> float:
@@ -965,6 +987,19 @@ def _certified(
 
     With the `frequencies` of the options, both hold for the rows of each right option.
     """
+    if (costs := fitted.costs) is not None:
+        answers = fitted.answers(rows.p)
+        threshold = certify(
+            costs.sure(rows.p),
+            answers == rows.targets,
+            risk=risk,
+            confidence=confidence,
+            parts=rows.parts,
+            at_looks=at_looks,
+            costs=costs.of_answers(answers, rows.targets),
+            largest_cost=costs.largest,
+        )
+        return replace(fitted, threshold=threshold)
     right = rows.p.argmax(axis=1) == rows.targets
     of_target = rows.targets if target == "recall" else rows.p.argmax(axis=1)
     each_option, n_options = frequencies is not None, rows.p.shape[1]
@@ -1003,13 +1038,14 @@ def _certified(
     )
 
 
-def _risks(risk: Any, questions: Sequence[Question]) -> list[float]:
-    """Return the risk of each question."""
-    named = zip(named_questions(questions), for_each_question("risk", risk, questions), strict=True)
-    is_one = not isinstance(risk, Mapping)
-    return [
-        inner_fraction("risk" if is_one else f"risk of {name!r}", each) for (name, _), each in named
+def _risks(risk: Any, questions: Sequence[Question], largest: Sequence[float]) -> list[float]:
+    """Return the risk of each question, which must be below its largest cost."""
+    names = [
+        f"risk of {name!r}" if isinstance(risk, Mapping) else "risk"
+        for name, _ in named_questions(questions)
     ]
+    each = zip(names, for_each_question("risk", risk, questions), largest, strict=True)
+    return [inner_fraction(name, value, most) for name, value, most in each]
 
 
 def _target_options(
@@ -1068,7 +1104,7 @@ def _neglected(name: str, fitted: QuestionCalibration, rows: _HeldOut) -> list[s
     """Return a warning for each right option for which the risk is clearly not kept."""
     found = fitted.threshold
     assert found is not None
-    if found.target != "accuracy":
+    if found.target != "accuracy" or found.largest_cost is not None:
         return []
     certified = found.certifies(rows.p)
     wrong, reasons = rows.p.argmax(axis=1) != rows.targets, []

@@ -76,6 +76,18 @@ class CoveragePoint:
 
 
 @dataclass(frozen=True)
+class CostReport:
+    """Summarize the costs of the certified answers; without a risk, of those not for review.
+
+    `mean` is their mean cost, None without such answers, and `most_expected` the highest expected
+    cost of a certified answer, None without a certified threshold.
+    """
+
+    mean: float | None
+    most_expected: float | None
+
+
+@dataclass(frozen=True)
 class SetReport:
     """Summarize sets of options: how many contain the right one, and their mean size."""
 
@@ -139,6 +151,8 @@ class QuestionReport:
     by_option : tuple of OptionReport
         For each right option of the examples, what the certificate and the sets are worth for it.
         Empty without a calibration that was fitted with a risk.
+    costs : CostReport or None
+        What the answers cost. None without a calibration with costs.
     warnings : tuple of str
         What suggests that the prompt does not work; see :mod:`eliza_ffi.evidence.doubts`.
     probabilities : array, shape [n]
@@ -166,6 +180,7 @@ class QuestionReport:
     certified: CoveragePoint | None = None
     sets: SetReport | None = None
     by_option: tuple[OptionReport, ...] = ()
+    costs: CostReport | None = None
     warnings: tuple[str, ...]
     probabilities: Array = field(repr=False)
     right: NDArray[np.bool_] = field(repr=False)

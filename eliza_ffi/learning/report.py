@@ -43,7 +43,7 @@ from ..session.requests import check_keywords
 from ..terminal import counted, printable, text_table, wrap
 from . import metrics
 from .examples import OnSkip, Progress, ask_examples, is_made, raised_or_skipped
-from .metrics import CoveragePoint, OptionReport, QuestionReport, SetReport
+from .metrics import CostReport, CoveragePoint, OptionReport, QuestionReport, SetReport
 from .pictures import draw_coverage, draw_reliability
 from .thresholds import automation
 
@@ -297,7 +297,8 @@ def evaluate(
             each.allowed_probability for each in asked_for if each.allowed_probability is not None
         ]
         flips = _flips(scores[i], scoring)
-        report = question_report(name, question, log_p, targets, flips, bins, masses)
+        answers = None if fitted is None else fitted.answers(np.exp(log_p))
+        report = question_report(name, question, log_p, targets, flips, bins, masses, answers)
         reports.append(report if fitted is None else _with_risk(report, fitted, log_p, targets))
     return DecisionReport(
         **settings.described(),
@@ -424,6 +425,7 @@ def question_report(
     flips: float | None = None,
     bins: int = 10,
     masses: Sequence[float] = (),
+    answers: NDArray[np.intp] | None = None,
 ) -> QuestionReport:
     """Report the answers to one question.
 
@@ -437,10 +439,12 @@ def question_report(
         As in :class:`QuestionReport` and :func:`evaluate`.
     masses
         The allowed probabilities of the answers, as far as they are known.
+    answers
+        The indices of the given answers, shape [n]; None = the most probable options.
     """
     p = np.exp(log_p)
-    answers = p.argmax(axis=1)
-    probabilities, right = p.max(axis=1), answers == targets
+    answers = p.argmax(axis=1) if answers is None else answers
+    probabilities, right = p[np.arange(len(p)), answers], answers == targets
     confusion = metrics.confusion_matrix(answers, targets, p.shape[1])
     majority = float(np.bincount(targets).max() / len(targets))
     options = option_names(question)
@@ -487,7 +491,7 @@ def _with_risk(
     p = np.exp(log_p)
     is_certified = np.full(len(targets), False)
     if fitted.threshold is not None and fitted.threshold.threshold is not None:
-        is_certified = fitted.threshold.certifies(p)
+        is_certified = fitted.certifies(p)
         accuracy = _mean(report.right[is_certified])
         least = fitted.threshold.threshold
         certified = CoveragePoint(least, float(is_certified.mean()), accuracy)
@@ -508,10 +512,15 @@ def _with_risk(
         if (is_right := targets == k).any()
     )
     has_risk = fitted.threshold is not None
+    if (costs := fitted.costs) is not None:
+        is_given = is_certified if has_risk else ~costs.is_review(p)
+        of_answers = costs.of_answers(fitted.answers(p), targets)
+        most_expected = fitted.threshold.most_expected if fitted.threshold is not None else None
+        report = replace(report, costs=CostReport(_mean(of_answers[is_given]), most_expected))
     return replace(report, certified=certified, sets=sets, by_option=by_option if has_risk else ())
 
 
-def _mean(values: NDArray[np.bool_]) -> float | None:
+def _mean(values: NDArray[Any]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
@@ -570,12 +579,17 @@ def _risk_line(report: QuestionReport) -> str:
     if (point := report.certified) is not None:
         wrong = "" if point.accuracy is None else f", and {1 - point.accuracy:.1%} of these wrong"
         least = f"with a probability of at least {point.threshold:g}"
+        if report.costs is not None:
+            least = f"with an expected cost of at most {report.costs.most_expected:.3g}"
         found.append(f"{point.coverage:.1%} of the answers are certified ({least}){wrong}")
     if (sets := report.sets) is not None:
         found.append(
             f"the sets have {sets.size:.2f} options on average, and {sets.coverage:.1%} of them "
             "contain the right one"
         )
+    if report.costs is not None and report.costs.mean is not None:
+        which = "certified answers" if report.by_option else "answers that are not for review"
+        found.append(f"the {which} cost {report.costs.mean:.3g} on average")
     if not found:
         return ""
     return f"{report.name}: {'; '.join(found)}.{_rarest_option(report)}"
@@ -583,11 +597,14 @@ def _risk_line(report: QuestionReport) -> str:
 
 def _rarest_option(report: QuestionReport) -> str:
     """Return what the certificates and sets say about the rows of the rarest right option."""
+    if not report.by_option:
+        return ""
     rarest = min(report.by_option, key=lambda each: each.n)
+    inside = "" if report.sets is None else f", and {rarest.in_set:.1%} of the sets contain it"
     wrong = "" if rarest.accuracy is None else f" ({1 - rarest.accuracy:.1%} of these wrong)"
     return (
         f" Where {rarest.option!r} is right ({counted(rarest.n, 'row')}), {rarest.certified:.1%} "
-        f"of the answers are certified{wrong}, and {rarest.in_set:.1%} of the sets contain it."
+        f"of the answers are certified{wrong}{inside}."
     )
 
 

@@ -12,6 +12,14 @@ Repeated inputs count as often as they occur: if one text makes up a quarter of 
 makes up about a quarter of the rows. The guarantees are for the later inputs, not for the distinct
 texts among them.
 
+Costs
+-----
+If errors have different costs, an answer is above a threshold if its expected cost is low enough
+(:meth:`.Costs.sure`), and R(t) is the mean cost of such answers, divided by the largest cost. Costs
+from 0 to 1 are not binomial. Instead of the Clopper-Pearson bound, the hypothesis is tested with
+the bound of Hoeffding and Bentkus (:func:`is_mean_bounded`), which Learn then Test proposes for
+bounded losses. All else stays the same.
+
 Parts
 -----
 A guarantee can also be for several parts of the rows at the same time, for example for the rows of
@@ -68,18 +76,20 @@ Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test: Calibrating Predi
 Achieve Risk Control", arXiv:2110.01052. Wiens and Dmitrienko, "The Fallback Procedure for
 Evaluating a Single Family of Hypotheses", Journal of Biopharmaceutical Statistics 15(6), 2005.
 Clopper and Pearson, "The Use of Confidence or Fiducial Limits Illustrated in the Case of the
-Binomial", Biometrika 26(4), 1934. Berger, "Multiparameter Hypothesis Testing and Acceptance
-Sampling", Technometrics 24(4), 1982. Sadinle, Lei and Wasserman, "Least Ambiguous Set-Valued
-Classifiers with Bounded Error Levels", arXiv:1609.00451. Vovk, "Conditional Validity of Inductive
-Conformal Predictors", ACML 2012. Lentz, "Generating Bessel Functions in Mie
-Scattering Calculations Using Continued Fractions", Applied Optics 15(3), 1976.
+Binomial", Biometrika 26(4), 1934. Bates, Angelopoulos, Lei, Malik and Jordan, "Distribution-Free,
+Risk-Controlling Prediction Sets", arXiv:2101.02703 (the bound of Hoeffding and Bentkus). Berger,
+"Multiparameter Hypothesis Testing and Acceptance Sampling", Technometrics 24(4), 1982. Sadinle, Lei
+and Wasserman, "Least Ambiguous Set-Valued Classifiers with Bounded Error Levels", arXiv:1609.00451.
+Vovk, "Conditional Validity of Inductive Conformal Predictors", ACML 2012. Lentz, "Generating Bessel
+Functions in Mie Scattering Calculations Using Continued Fractions", Applied Optics 15(3), 1976.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -114,6 +124,9 @@ probability is often below 0.8. Each additional starting point lowers the level 
 N_DRAWS = 300
 """The number of draws for the interval of :func:`automation`."""
 
+Bounded = Callable[[float, float, float, float], bool]
+"""Whether an upper bound of a mean is at most `mean`: total, n, mean, delta."""
+
 LOOK_RATIO, MAX_LOOK = 1.4, 1000
 """Each look has so many times the rows of the one before, and only the first can have more than the
 maximum. With a smaller ratio each look has a smaller share of delta, and with a larger one good
@@ -130,6 +143,8 @@ def certify(
     at_looks: bool = False,
     target: ThresholdTarget = "accuracy",
     of_option: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
+    largest_cost: float = 1.0,
 ) -> CertifiedThreshold:
     """Return the lowest probability above which at most a given share of the answers is wrong.
 
@@ -142,35 +157,43 @@ def certify(
     answer of an option. With ``"recall"``, these are the rows for which an option is right, and
     those below the threshold count as not missed.
 
+    With `costs`, those of the answers, `risk` limits the mean cost of the answers, which is at most
+    `largest_cost`, instead of the share of wrong ones. `probabilities` then has the values of
+    :meth:`.Costs.sure`.
+
     With `at_looks`, the rows are in the order in which they were labelled, and only those up to the
     last look count (:func:`looks`). The guarantee then holds for all looks together.
     """
     risk, confidence = float(risk), float(confidence)
+    most, bounded = (risk, is_bounded) if costs is None else (risk / largest_cost, is_mean_bounded)
     p, hit = np.asarray(probabilities, dtype=np.float64), np.asarray(right, dtype=bool)
     masks = [np.full(len(p), True), *(np.asarray(part, dtype=bool) for part in parts)]
-    preset = looks(risk, confidence) if at_looks else ()
+    losses = 1.0 - hit if costs is None else np.asarray(costs, dtype=np.float64) / largest_cost
+    preset = looks(most, confidence) if at_looks else ()
     n = max((look for look in preset if look <= len(p)), default=len(p))
-    above = _count_above(p[:n])
+    above = _sum_above(p[:n])
     if of_option is not None:
         masks = [mask & np.asarray(of_option, dtype=bool) for mask in masks]
-    p, hit, masks = p[:n], hit[:n], [mask[:n] for mask in masks]
-    counts = [(_count_above(p[mask]), _count_above(p[mask & ~hit])) for mask in masks]
+    p, hit, losses, masks = p[:n], hit[:n], losses[:n], [mask[:n] for mask in masks]
+    counts = [(_sum_above(p[mask]), _sum_above(p[mask], losses[mask])) for mask in masks]
     if target == "recall":
         counts = [([every[-1]] * len(GRID), bad) for every, bad in counts]
-    counted, wrong_above = counts[0]
+    (counted, losses_above), wrong_above = counts[0], _sum_above(p[masks[0]], ~hit[masks[0]])
     of_start = (1 - confidence) / max(len(preset), 1) / len(STARTS)
     level, lowest = 0.0, None
     for i, threshold in enumerate(GRID):
         if threshold in STARTS:
             level += of_start
-        if level and all(is_bounded(bad[i], every[i], risk, level) for every, bad in counts):
+        if level and all(bounded(bad[i], every[i], most, level) for every, bad in counts):
             lowest = i
         else:
             level = 0.0
-    n_above = 0 if lowest is None else above[lowest]
-    needed = None
+    n_above = 0 if lowest is None else int(above[lowest])
+    needed, mean_cost = None, None
+    if costs is not None and lowest is not None:
+        mean_cost = losses_above[lowest] * largest_cost / n_above
     if lowest is None:
-        each = [_needed(n, every, bad, risk, of_start) for every, bad in counts]
+        each = [_needed(n, every, bad, most, of_start, bounded) for every, bad in counts]
         if None not in each:
             needed = max(more for more in each if more is not None)
         if needed is not None and at_looks:
@@ -181,11 +204,13 @@ def certify(
         confidence=confidence,
         n=n,
         n_above=n_above,
-        n_wrong=0 if lowest is None else wrong_above[lowest],
+        n_wrong=0 if lowest is None else int(wrong_above[lowest]),
         coverage=share_of(n_above, n),
         needed=needed,
         target=target,
-        n_counted=None if of_option is None else 0 if lowest is None else counted[lowest],
+        n_counted=None if of_option is None else 0 if lowest is None else int(counted[lowest]),
+        largest_cost=None if costs is None else largest_cost,
+        mean_cost=mean_cost,
     )
 
 
@@ -332,8 +357,27 @@ def is_bounded(n_wrong: float, n: float, rate: float, delta: float) -> bool:
     return rate >= 1 or _binomial_cdf(n_wrong, n, rate) <= delta
 
 
+def is_mean_bounded(total: float, n: float, mean: float, delta: float) -> bool:
+    """Return whether an upper bound of the mean of losses from 0 to 1 is at most `mean`.
+
+    This is the bound of Hoeffding and Bentkus for n losses with this total.
+    """
+    if mean >= 1:
+        return True
+    if not n or total >= mean * n:
+        return False
+    x, n_up = total / n, math.ceil(round(total, 9))
+    distance = (1 - x) * math.log((1 - x) / (1 - mean)) + (x * math.log(x / mean) if x else 0.0)
+    return math.exp(-n * distance) <= delta or math.e * _binomial_cdf(n_up, n, mean) <= delta
+
+
 def _needed(
-    n: int, above: list[int], wrong_above: list[int], risk: float, level: float
+    n: int,
+    above: list[float],
+    wrong_above: list[float],
+    risk: float,
+    level: float,
+    bounded: Bounded,
 ) -> int | None:
     """Return the smallest number of rows with which a walk could begin, or None.
 
@@ -342,31 +386,40 @@ def _needed(
     starts = [GRID.index(start) for start in STARTS]
     observed = [(above[i] / n, wrong_above[i] / above[i]) for i in starts if above[i]]
     each = [
-        rows_needed(share, rate, risk, level, n + 1)
+        rows_needed(share, rate, risk, level, n + 1, bounded)
         for share, rate in (observed if n else [(1.0, 0.0)])
     ]
     return min((rows for rows in each if rows is not None), default=None)
 
 
-def rows_needed(share: float, rate: float, risk: float, level: float, least: int = 0) -> int | None:
+def rows_needed(
+    share: float,
+    rate: float,
+    risk: float,
+    level: float,
+    least: int = 0,
+    bounded: Bounded = is_bounded,
+) -> int | None:
     """Return how many rows, at least `least`, show that the error rate is at most `risk`.
 
     This share of the rows counts, and this rate of the counted rows is wrong. None: no number does.
     """
 
     def is_enough(rows: int) -> bool:
-        return is_bounded(rate * share * rows, share * rows, risk, level)
+        return bounded(rate * share * rows, share * rows, risk, level)
 
     if rate >= risk or not is_enough(MAX_NEEDED):
         return None
     return least + bisect_left(range(least, MAX_NEEDED), True, key=is_enough)
 
 
-def _count_above(probabilities: Array) -> list[int]:
-    """Return the number of probabilities that are at least as large as each threshold."""
-    n_below = np.searchsorted(np.sort(probabilities), GRID, side="left")
-    counts: list[int] = (len(probabilities) - n_below).tolist()
-    return counts
+def _sum_above(probabilities: Array, weights: Any = 1.0) -> list[float]:
+    """Return the sum of the weights of the rows that are not below each threshold."""
+    order = np.argsort(-probabilities)
+    sums = np.append(0.0, (np.ones(len(order)) * weights)[order].cumsum())
+    n_below = np.searchsorted(probabilities[order[::-1]], GRID, side="left")
+    found: list[float] = sums[len(order) - n_below].tolist()
+    return found
 
 
 def _binomial_cdf(k: float, n: float, p: float) -> float:

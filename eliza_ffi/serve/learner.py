@@ -246,6 +246,7 @@ class SetLearner:
             on_skip=lambda index, _: left_out.append(index),
             on_warning=logger.info,
             score_cache=self._scores,
+            costs=before.costs,
             **options,
         )
         for scores in self._scores.found.values():

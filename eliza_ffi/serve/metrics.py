@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..decisions.answers import Decision, most_probable, single_answers
+from ..decisions.answers import Decision, given_answer, single_answers
 from ..decisions.questions import Question, text_of
 from .admission import Admission
 
@@ -85,7 +85,7 @@ class ServeMetrics:
         """Count a decision and, if the questions are a set with a name, each of its answers."""
         usage = decision.usage
         for asked, answer in () if name is None else single_answers(decision):
-            self._answers.labels(name, asked, text_of(most_probable(answer))).inc()
+            self._answers.labels(name, asked, text_of(given_answer(answer))).inc()
             self._abstained.labels(name, asked).inc(answer.abstained)
             self._unfamiliar.labels(name, asked).inc(bool(answer.unfamiliar))
         for question in questions:

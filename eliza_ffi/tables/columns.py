@@ -78,6 +78,8 @@ class OutputColumns:
         self._top = top if top is None else check_whole("top", top, 1)
         calibration: Calibration | None = settings.get("calibration")
         certified = calibration is not None and calibration.can_certify
+        fitted = () if calibration is None else calibration.questions
+        has_costs = any(each.costs is not None for each in fitted)
         unfamiliar = calibration is not None and calibration.knows_unfamiliar
         allowed_probability = bool(settings.get("allowed_probability"))
         self.questions = {name_of(each.name, i): each for i, each in enumerate(questions)}
@@ -92,6 +94,7 @@ class OutputColumns:
                 ("_allowed_probability", "float", has_one and allowed_probability),
                 ("_certified", "bool", certified),
                 ("_prediction_set", "text", has_one and certified),
+                ("_expected_cost", "float", has_one and has_costs),
                 ("_unfamiliar", "bool", unfamiliar),
                 ("_probabilities", "text", probabilities),
                 ("_top", "text", top is not None and isinstance(question, Choice)),
@@ -239,6 +242,7 @@ def answer_parts(answer: Answer) -> dict[str, Any]:
             "_probability": answer.probability,
             "_confidence": answer.confidence,
             "_allowed_probability": answer.allowed_probability,
+            "_expected_cost": answer.expected_cost,
             "_prediction_set": None
             if answer.prediction_set is None
             else list(map(plain_value, answer.prediction_set)),

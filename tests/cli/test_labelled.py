@@ -217,6 +217,38 @@ def test_an_option_can_have_a_risk_of_its_own(run: Run, table: str) -> None:
         assert message in " ".join(err.split())
 
 
+def test_costs_of_a_file_decide_about_answers(run: Run, table: str) -> None:
+    costs = Path("costs.json")
+    costs.write_text('{"email": {"search": 1000}}')
+    asked = ["--ask", "What is wanted?", "--option", "search", "--option", "email"]
+    command = ["calibrate", table, "--column", "body", *asked, "--target", "0=wanted"]
+    command += ["--method", "none", "--output", "c.json", "--costs", "costs.json"]
+    threshold = run(*command, "--risk", "900", "--json").json["0"]["threshold"]
+    assert (threshold["largest_cost"], threshold["risk"]) == (1000, 900)
+    run(*command, "--review-cost", "0.9")
+    decided = run("decide", "--input", "write a mail", "--calibration", "c.json", "--json")
+    (answer,) = decided.json["answers"]
+    assert answer["choice"] == answer["cheapest"] == "email"
+    assert answer["expected_cost"] == pytest.approx(answer["probabilities"][0]["probability"])
+    out = run("decide", "--input", "write a mail", "--calibration", "c.json").out
+    assert f"expected cost {answer['expected_cost']:.3g}" in " ".join(out.split())
+    shown = run("evaluate", table, *command[2:12], "--calibration", "c.json").out
+    assert "the answers that are not for review cost" in " ".join(shown.split())
+    run(*command, "--review-cost", "0")
+    decided = run("decide", "--input", "write a mail", "--calibration", "c.json", "--json")
+    assert decided.json["answers"][0]["abstained"] is True
+    assert "abstained" in run("decide", "--input", "write a mail", "--calibration", "c.json").out
+    for text, options, code, message in (
+        ("{", [], 1, "costs.json: expected JSON"),
+        ('{"fax": {}}', [], 1, "costs of '0': expected one of 'search', 'email', got 'fax'"),
+        ("{}", ["--review-cost", "x"], 2, "--review-cost: expected a number or QUESTION=NUMBER"),
+        ("{}", ["--output", "costs.json"], 1, "costs.json is the file with the costs"),
+        ("{}", ["--then", "m.gguf"], 2, "--costs cannot be combined with --then"),
+    ):
+        costs.write_text(text)
+        assert message in " ".join(run(*command, *options, code=code).err.split())
+
+
 def test_one_model_can_certify_the_recall_of_an_option(run: Run, table: str) -> None:
     asked = ["--ask", "What is wanted?", "--option", "search", "--option", "email"]
     command = ["calibrate", table, "--column", "body", *asked, "--target", "0=wanted"]
@@ -231,7 +263,7 @@ def test_one_model_can_certify_the_recall_of_an_option(run: Run, table: str) -> 
         (["--of", "email"], 2, "--of requires --certify"),
         (["--certify", "agreement"], 1, "needs a Cascade"),
         ([*recall, "--risk", "0.1"], 1, "target cannot be combined with risk"),
-        ([*recall[:2]], 1, "needs an option of each question, one of 'search', 'email'"),
+        ([*recall[:2]], 1, "target recall: expected one of 'search', 'email', got None"),
     ):
         err = run(*command, *options, code=code).err
         assert message in " ".join(err.split())

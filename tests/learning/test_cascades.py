@@ -256,8 +256,8 @@ def test_a_calibration_is_saved_and_checked(tmp_path: Path) -> None:
     [
         ({"target": "speed"}, "target must be"),
         ({"at": 1.5}, "at must be"),
-        ({"target": "precision"}, "the target precision needs an option .* got None"),
-        ({"target": "recall", "option": "plant"}, "one of 'animal', 'tool', 'food'; got 'plant'"),
+        ({"target": "precision"}, "the target precision: expected one of .* got None"),
+        ({"target": "recall", "option": "plant"}, "one of 'animal', 'tool', 'food', got 'plant'"),
         ({"option": "tool"}, "option needs the target"),
         ({"target": "accuracy", "at": 0.99}, "kind: no threshold .* rows"),
     ],

@@ -423,7 +423,15 @@ def test_damaged_fields_are_rejected_by_name(result: Any, field: str, value: Any
 @pytest.mark.parametrize("result", [CERTIFIED, CONFORMAL])
 def test_missing_and_unknown_fields_are_rejected_by_name(result: Any) -> None:
     given_ = result.to_dict()
-    optional = {"frequencies", "of_options", "target", "option", "n_counted"}
+    optional = {
+        "frequencies",
+        "of_options",
+        "target",
+        "option",
+        "n_counted",
+        "largest_cost",
+        "mean_cost",
+    }
     for name in given_.keys() - optional:
         rest = {key: value for key, value in given_.items() if key != name}
         with pytest.raises(InvalidArgumentError, match=f"the field '{name}' of .* is missing"):
