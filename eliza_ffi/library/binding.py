@@ -1014,13 +1014,12 @@ class CffiBinding:
         are then numbers of options; eliza_inference.h explains both.
         """
         (ids, n), places = self._ids(tokens), self._ids(positions, "positions")
-        if roles and len(roles) != n:
-            raise InvalidArgumentError(
-                f"roles: expected one for each of {n} tokens, got {len(roles)}"
-            )
-        parts = self._ids(roles, "roles")[0] if roles else self._ffi.NULL
+        kinds, n_kinds = self._ids(roles, "roles")
+        if n_kinds not in (0, n):
+            raise InvalidArgumentError(f"roles: expected one for each of {n} tokens, got {n_kinds}")
+        arguments = (ids, kinds if n_kinds else self._ffi.NULL, n, *places)
         doing = f"read the embeddings of {places[1]} of {n} tokens"
-        return self._embeddings("token_embeddings", doing, ctx, (ids, parts, n, *places), places[1])
+        return self._embeddings("token_embeddings", doing, ctx, arguments, places[1])
 
     def _embeddings(
         self, name: str, doing: str, ctx: Any, arguments: Sequence[Any], n: int = 1
