@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -18,6 +19,7 @@ from statistics import fmean
 from page_tables import markdown_table, number
 
 from . import peers, ranking, sizes, streams
+from .answers.methods import TO_DECIDE
 from .choosing.cells import AUTO, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR
 from .parts.charts import GREY, OTHER, OURS, SERVER, Panel, Scale, picture
 from .parts.pages import RESULTS, Results, fill_sections, stored
@@ -34,32 +36,11 @@ TABLES = {
 SIZES, STREAMS, SERVERS, CHAT = "sizes", "streams", "serving-beside", "serving-chat-beside"
 """Stored results without tables, and those whose tables ``bench.serving`` writes."""
 
-ANSWERS, LABELS, INPUTS = "answers", "labels", "inputs"
-COLUMNS = (
-    ("right, no examples", INPUTS, "{}learned from 0 inputs"),
-    ("right, 300 texts without answers", INPUTS, "{}learned from 300 inputs"),
-    ("right, 60 labelled examples", LABELS, "{}, 60 labels"),
-)
-"""README's table: heads, stored results, and methods."""
+FEW_LABELS = "few-labels"
+"""The stored results of README's table."""
 
-TO_DECIDE = {
-    "**eliza-ffi, an encoder** (MiniLM)": ("cosine", "cosine, ", "calibrate an encoder"),
-    "**eliza-ffi, a decoder** (SmolLM2)": ("default", "", "calibrate"),
-    "**eliza-ffi, both**": (
-        "decoder + encoder",
-        "decoder + encoder, ",
-        "calibrate with an encoder",
-    ),
-    "logistic regression on MiniLM's embeddings": ("MiniLM, 60 labels", None, "MiniLM"),
-    "llama-server, a hand-written prompt (SmolLM2)": (
-        "llama-server, hand-written loop",
-        None,
-        None,
-    ),
-}
-"""Its rows: the timed method, and how the names of methods begin that learn from inputs, labels."""
-
-DATA = ("trec", "spam", "sentiment", "ratings", "tickets")
+COLUMNS = ("no examples", "300 texts without answers", "60 labelled examples")
+"""README's table: what the methods learn from."""
 
 TIMES = {0.01: "0.01 ms", 0.1: "0.1 ms", 1.0: "1 ms", 10.0: "10 ms", 100.0: "100 ms"}
 TIMES |= {1e3: "1 s", 1e4: "10 s", 1e5: "100 s"}
@@ -221,41 +202,29 @@ PANELS = (by_size, by_streams, by_labels, compared)
 
 
 def to_decide(results: Results) -> str:
-    """Return README's table of means over the data sets, with the versions measured."""
+    """Return README's table of means over the data sets, with the version measured."""
 
-    def mean(stored_in: str, method: str, figure: str, sets: Sequence[str] = DATA) -> float | None:
-        cells = [
-            cell
-            for cell in results[stored_in]["cells"]
-            if cell["model"] == "smollm2" and cell["method"] == method
-        ]
-        found = [[cell[figure] for cell in cells if cell["data"] == data] for data in sets]
-        return fmean(map(fmean, found)) if all(found) else None
+    def mean(method: str, figure: str) -> float:
+        found: dict[str, list[float]] = defaultdict(list)
+        for cell in results["cells"]:
+            if cell["method"] == method and cell[figure] is not None:
+                found[cell["data"]].append(cell[figure])
+        return fmean(map(fmean, found.values()))
 
     rows = []
-    for name, (timed, of_inputs, of_labels) in TO_DECIDE.items():
-        shares = []
-        for (_, stored_in, method), begin in zip(
-            COLUMNS, (of_inputs, of_inputs, of_labels), strict=True
-        ):
-            found = None if begin is None else mean(stored_in, method.format(begin), "accuracy")
-            shares.append("" if found is None else f"{found:.0%}")
-        if not any(shares):  # only measured beside our default
-            shares[0] = f"{mean(ANSWERS, timed, 'accuracy'):.0%}"
-        cpu = mean(ANSWERS, timed, "cpu_ms")
-        rows.append([name, *shares, f"{number(cpu)} ms" if cpu and cpu >= 1 else ""])
-    head = ["method", *(name for name, _, _ in COLUMNS), "processor time per text"]
-    machines = (results[name]["machine"] for name in (ANSWERS, LABELS, INPUTS))
-    measured = {f"eliza-ffi {m['eliza_ffi']} over llama.cpp {m['llama_cpp']}" for m in machines}
-    before, after = (
-        mean(stored_in, method.format(begin), "accuracy", ["tickets"])
-        for (_, stored_in, method), begin in ((COLUMNS[0], ""), (COLUMNS[2], "calibrate"))
-    )
-    timed_on = results[ANSWERS]["machine"]
+    for name, methods in TO_DECIDE.items():
+        shares = [
+            "" if each is None else f"{mean(each, 'accuracy'):.0%}, {mean(each, 'automated'):.0%}"
+            for each in methods
+        ]
+        cpu = fmean(mean(each, "cpu_ms") for each in methods if each is not None)
+        rows.append([name, *shares, f"{number(cpu)} ms"])
+    columns = [f"{each}: right, automated" for each in COLUMNS]
+    machine = results["machine"]
     return (
-        f"{markdown_table(head, rows)}\n\nSupport tickets only: SmolLM2 has {before:.0%} right, "
-        f"{after:.0%} with 60 examples. Processor: {timed_on['cpu']}, {timed_on['cores']} cores. "
-        f"Measured with {' and '.join(sorted(measured))}."
+        f"{markdown_table(['method', *columns, 'processor time per text'], rows)}\n\n"
+        f"Processor: {machine['cpu']}, {machine['cores']} cores. Measured with eliza-ffi "
+        f"{machine['eliza_ffi']} over llama.cpp {machine['llama_cpp']}."
     )
 
 
@@ -285,17 +254,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     timed = {
         name: stored(folder / f"{name}.json") for name in (*TABLES, SIZES, STREAMS, SERVERS, CHAT)
     }
-    answered = {name: stored(folder / f"{name}.json") for name in (ANSWERS, LABELS, INPUTS)}
-    results = timed | answered
-    panels, sentences = zip(*(draw(results) for draw in PANELS), strict=True)
+    panels, sentences = zip(*(draw(timed) for draw in PANELS), strict=True)
     title = "Charts: " + "; ".join(panel.title for panel in panels)
     write = {"performance": panels, "time-of-a-choice": panels[:1]}
     for name, drawn in write.items():
         (folder / f"{name}.svg").write_text(picture(drawn, title), encoding="utf-8")
     shown = [f"- **{panel.title}.** {said}" for panel, said in zip(panels, sentences, strict=True)]
-    sections = {name: show(results[name]) for name, show in TABLES.items()}
+    sections = {name: show(timed[name]) for name, show in TABLES.items()}
     sections["pictures"] = "\n".join([*shown, "", versions(timed)])
-    sections["decide"] = to_decide(answered)
+    sections["decide"] = to_decide(stored(folder / f"{FEW_LABELS}.json"))
     for page in PAGES if folder == RESULTS else ():
         fill_sections(page, sections)
     print(sections["pictures"])

@@ -9,6 +9,9 @@ after each data set in ``bench/results/answers.json``. A later run measures only
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
     $ python -m bench.answers --labels 60 150 300 --seeds 5 --json bench/results/labels.json \
           --docs docs/explanation/measurements.md --plot bench/results/labels.svg
+    $ python -m bench.answers --few-labels --models smollm2 --threads 1 \
+          --data trec spam sentiment ratings tickets --json bench/results/few-labels.json \
+          --docs docs/explanation/measurements.md
     $ python -m bench.answers --data trec-12 --rows 1000 --threads 1  # the speed of a table
     $ python -m bench.answers --render --data trec spam sentiment ratings tickets \
           --docs docs/explanation/measurements.md --plot bench/results/answers.svg
@@ -32,7 +35,7 @@ from ..parts.machine import machine_facts
 from ..parts.pages import RESULTS, as_json, fill_sections, stored
 from .cells import measure_cells
 from .datasets import SOURCES, load
-from .methods import CANDIDATES, OURS, AnswerMethod
+from .methods import CANDIDATES, OURS, TO_DECIDE, AnswerMethod
 from .peers import PEERS, peers_used
 from .report import markdown, plot_labels, plot_methods
 
@@ -47,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         methods = [each for each in methods if each.n_labels in options.labels]
     if options.inputs is not None:
         methods = [each for each in methods if each.n_inputs in options.inputs]
+    if options.few_labels:
+        named = {each for row in TO_DECIDE.values() for each in row}
+        methods = [each for each in methods if each.name in named]
     if options.candidates:
         methods = [*CANDIDATES]
     if options.methods:
@@ -133,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--labels", nargs="+", type=int, metavar="N", help="only methods with so many labels")
     add("--seeds", type=int, default=1, metavar="N", help="draw so many samples of the rows (1)")
     add("--inputs", nargs="+", type=int, metavar="N", help="only methods with so many inputs")
+    add("--few-labels", action="store_true", help="only the methods of README's table")
     add("--candidates", action="store_true", help="only the heads that calibrate chooses from")
     readings = "keep what learning methods read in this folder; valid for one version of eliza-ffi"
     add("--readings", type=Path, metavar="DIR", help=readings)

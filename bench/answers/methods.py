@@ -196,3 +196,28 @@ CANDIDATES = tuple(
     )
 )
 """Each head that `calibrate` chooses from, alone."""
+
+TO_DECIDE = {
+    "**eliza-ffi, an encoder** (MiniLM)": (
+        "cosine, learned from 0 inputs",
+        "cosine, learned from 300 inputs",
+        "calibrate an encoder, 60 labels",
+    ),
+    "**eliza-ffi, a decoder** (SmolLM2)": (
+        "learned from 0 inputs",
+        "learned from 300 inputs",
+        "calibrate, 60 labels",
+    ),
+    "**eliza-ffi, both**": (
+        "decoder + encoder, learned from 0 inputs",
+        "decoder + encoder, learned from 300 inputs",
+        "calibrate with an encoder, 60 labels",
+    ),
+    "logistic regression on MiniLM's embeddings": (None, None, "MiniLM, 60 labels"),
+    "llama-server, a hand-written prompt (SmolLM2)": (
+        "llama-server, hand-written loop",
+        None,
+        None,
+    ),
+}
+"""The rows of README's table: what learns from no examples, from inputs, and from examples."""

@@ -247,7 +247,9 @@ def mini_lm(data: DataSet, n: int) -> Classify:
     """Return the sentence embeddings of all-MiniLM-L6-v2: the mean over its tokens."""
     runtime = importlib.import_module("onnxruntime")
     folder = fetch("minilm-onnx")
-    model = runtime.InferenceSession(str(folder / "model.onnx"))
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # waiting threads use CPU time, too
+    model = runtime.InferenceSession(str(folder / "model.onnx"), options)
     tokenizers = importlib.import_module("tokenizers")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(MINILM_TOKENS)
