@@ -57,6 +57,8 @@ class CertifiedThreshold(JsonFields):
     of_options : tuple of (float or None), or None
         If options have risks of their own, the threshold of the answers with each option; None for
         an option without one. `threshold` is the lowest, and `risk` the highest risk.
+    option_risks : tuple of float, or None
+        The risk of each of these options.
     target : str
         What `risk` limits: with ``"accuracy"``, the share of wrong answers above the threshold;
         with ``"precision"``, that share among the answers with an option; with ``"recall"``, the
@@ -85,6 +87,7 @@ class CertifiedThreshold(JsonFields):
     needed: Count | None
     frequencies: tuple[Share, ...] | None = None
     of_options: tuple[Share | None, ...] | None = None
+    option_risks: tuple[Share, ...] | None = None
     target: ThresholdTarget = "accuracy"
     option: str | None = None
     n_counted: Count | None = None

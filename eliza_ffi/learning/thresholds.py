@@ -308,6 +308,7 @@ def certify_options(
         coverage=share_of(n_above, n),
         needed=None if thresholds else min(needed, default=None),
         of_options=tuple(each.threshold for each in found),
+        option_risks=tuple(risks),
     )
 
 

@@ -229,6 +229,10 @@ class SetLearner:
             each_option = certified.frequencies is not None
             options = {"risk": certified.risk, "confidence": certified.confidence}
             options |= {"each_option": each_option, "random": random}
+            if certified.option_risks is not None:
+                options["option_risks"] = dict(
+                    zip(before.values, certified.option_risks, strict=True)
+                )
             if certified.target != "accuracy":
                 options |= {"target": certified.target, "option": certified.option}
                 options["at"] = 1 - options.pop("risk")

@@ -424,6 +424,7 @@ def test_damaged_fields_are_rejected_by_name(result: Any, field: str, value: Any
 def test_missing_and_unknown_fields_are_rejected_by_name(result: Any) -> None:
     given_ = result.to_dict()
     optional = {
+        "option_risks",
         "frequencies",
         "of_options",
         "target",

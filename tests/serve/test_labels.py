@@ -290,6 +290,7 @@ def test_labels_that_make_it_worse_are_rejected(
     [
         {"risk": 0.4},
         {"target": "recall", "option": "billing", "at": 0.2},
+        {"risk": 0.8, "option_risks": {"billing": 0.7}},
         {"risk": 0.9, "costs": {"billing": {"technical": 2}}},
     ],
 )
@@ -315,6 +316,7 @@ def test_a_certified_set_is_certified_again_by_random_rows(
     threshold = learner.version.calibration.questions[0].threshold
     assert threshold is not None and threshold.risk == pytest.approx(promise.get("risk", 0.8))
     assert threshold.option == promise.get("option")
+    assert threshold.option_risks == ((0.7, 0.8) if "option_risks" in promise else None)
     assert threshold.largest_cost == (2 if "costs" in promise else None)
     assert learner.version.fitted_on[0].keys() <= {text for text, _ in EXAMPLES[:24]}
 
