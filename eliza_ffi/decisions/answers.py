@@ -81,7 +81,8 @@ class _Answer:
         examples are marked, too. None without such a calibration.
     passages : tuple of Passage or None
         The effect of each passage of the input on the most probable answer, in the order of the
-        input. Empty if the input has only one passage. None without ``explain=True``.
+        input; with a model and an encoder, only of the passages that the encoder chose. Empty if
+        the input has only one passage. None without ``explain=True``.
     cheapest : value or None
         The option with the least expected cost, which is the answer. None without a calibration
         that was fitted with costs: then the answer is the most probable option.

@@ -36,7 +36,7 @@ from ..decisions.examples import named_questions
 from ..decisions.fingerprint import fingerprint_once
 from ..decisions.models.session_models import decision_model_of
 from ..decisions.passages import Cut, cuts
-from ..decisions.probabilities import Array
+from ..decisions.probabilities import Array, log_softmax
 from ..decisions.prompt_settings import PromptArguments, PromptSettings
 from ..decisions.prompts import ask, input_text
 from ..decisions.questions import MAX_OPTIONS as LISTED_OPTIONS
@@ -47,7 +47,7 @@ from ..library.protocol import Ranking
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
 from ..session.run import Run
-from ..session.scoring import ScoreResult, ranking_of
+from ..session.scoring import ScoreArgs, ScoreResult, ranking_of
 from ..session.task import run_on_this_thread
 from .auto_prompts import N_SAMPLE, prompt_settings_runs, sample_of
 from .calibration import Calibration, as_calibration, scoring_of, wording_hash
@@ -56,6 +56,7 @@ from .question_plan import QuestionPlan, Scores, WantedHidden, is_of_row, score_
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
 from .scoring import QuestionScores, ScoringRule
 from .shortlist import Shortlist, check_can_shortlist, joined_usage
+from .sources import Evidence
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -67,6 +68,10 @@ logger = logging.getLogger("eliza_ffi")
 
 METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
 """Keywords of the methods themselves, to suggest if one is misspelt."""
+
+MOST_READ = 1.5
+"""How many times the length of an input a model reads in all for the passages an encoder chose. So
+an answer with ``explain`` takes less than three times as long."""
 
 MAX_PLANS, MAX_PROMPTS, MAX_OPTIONS = 64, 256, 4096
 """The number of plans that a session keeps, and of prompts and options of each of them."""
@@ -381,8 +386,10 @@ class DecisionPlan:
         if recentring is not None:
             calibration = recentring.calibration  # the same for the whole decision
         with_mass = with_mass or self.settings.allowed_probability
-        passages = self._passages(input) if self.settings.explain else []
-        results, found = yield from self._scored(session, input, passages, with_mass, at_once)
+        passages: Sequence[Cut] = self._passages(input) if self.settings.explain else []
+        results, found, passages = yield from self._scored(
+            session, input, passages, with_mass, at_once
+        )
         by_text = [
             [self._read(place, scores, calibration) for place, scores in enumerate(each)]
             for each in found
@@ -432,7 +439,9 @@ class DecisionPlan:
         request = plan.about(session, input, allowed_probability=with_mass)
         result = yield score_run(session, request.args, at_once)
         parts = []
-        for predicate, scores in zip(asked.predicates, request.scores(result), strict=True):
+        for k, (predicate, scores) in enumerate(
+            zip(asked.predicates, request.scores(result), strict=True)
+        ):
             assert isinstance(scores, QuestionScores)
             p = np.exp(scores.log_probabilities(settings.scoring)).tolist()
             mass = scores.allowed_probability if settings.allowed_probability else None
@@ -453,29 +462,27 @@ class DecisionPlan:
         passages: Sequence[Cut],
         with_mass: bool,
         at_once: int | None,
-    ) -> Generator[Run[ScoreResult], ScoreResult, tuple[list[ScoreResult], list[Scores]]]:
-        """Yield the runs that score an input, and the input without each of its passages."""
+    ) -> Generator[
+        Run[ScoreResult], ScoreResult, tuple[list[ScoreResult], list[Scores], Sequence[Cut]]
+    ]:
+        """Yield the runs that score an input, and the input without passages.
+
+        Returns the passages that were left out: the promising ones if an encoder can tell.
+        """
         if not self.every:
             input_text(input)  # raises an error if it is malformed
-            return [], [()]
-        request = self.question_plan.about(session, input, allowed_probability=with_mass)
-        yield from self.question_plan.prior_runs(session)
-        rests = [each.rest for each in passages]
-        if rests and self.question_plan.can_share:
-            texts = [input_text(input), *rests]
-            args, read = self.question_plan.about_each(
-                session, texts, allowed_probability=with_mass
-            )
-            result = yield score_run(session, args, at_once)
-            return [result], read(result)
+            return [], [()], passages
+        plan = self.question_plan
+        request = plan.about(session, input, allowed_probability=with_mass)
+        yield from plan.prior_runs(session)
         results: list[ScoreResult] = []
         found: list[Scores] = []
-        for each in self.question_plan.ahead([input, *rests], lambda text: text):
+        for each in plan.ahead([input, *(cut.rest for cut in passages)], lambda text: text):
             if results:
-                request = self.question_plan.about(session, each)
+                request = plan.about(session, each)
             results.append((yield score_run(session, request.args, at_once)))
             found.append(request.scores(results[-1]))
-        return results, found
+        return results, found, passages
 
     def _read(
         self, place: int, scores: QuestionScores | Ranking, calibration: Calibration | None
@@ -498,6 +505,17 @@ class DecisionPlan:
         if logs is None:
             assert isinstance(question, Choice) and isinstance(scores, Ranking)
             return ranked_answer(question, scores, settings.min_probability)
+        text = input_text(input)
+        if passages and plan.can_share:
+            if plan.has_cheap_evidence:
+                texts = [text, *(each.rest for each in passages)]
+                args = ScoreArgs([], evidence=plan.evidence_of(texts))
+                results.append((yield score_run(session, args, at_once)))
+                passages = _promising(text, passages, results[0].evidence)
+            texts = [text, *(each.rest for each in passages)]
+            args, read = plan.about_each(session, texts, allowed_probability=with_mass)
+            results.append((yield score_run(session, args, at_once)))
+            return results, read(results[-1]), passages
         assert isinstance(scores, QuestionScores)
         certificate = self._certificate(place, logs)
         if calibration is not None:
@@ -611,6 +629,27 @@ def plan_runs(
     inputs: Iterable[Any] | None = None,
 ) -> Generator[Run[Any], Any, DecisionPlan]:
     """Return the plan of a decision, which is kept for the next one with equal arguments.
+def _promising(text: str, passages: Sequence[Cut], evidence: Evidence) -> Sequence[Cut]:
+    """Return the passages without which an encoder's answers change most.
+
+    A model that generates text reads what follows them once more, up to :data:`MOST_READ`.
+    """
+    whole, *rests = [
+        [log_softmax(scores) for scores in each.scores if scores is not None]
+        for each in evidence.parts(1 + len(passages))
+    ]
+    changes = [
+        sum(float(np.abs(before - after).max()) for before, after in zip(whole, rest, strict=True))
+        for rest in rests
+    ]
+    chosen, left = [], MOST_READ * len(text)
+    for i in sorted(range(len(passages)), key=changes.__getitem__, reverse=True):
+        if (n_read := len(text) - passages[i].end) <= left:
+            chosen.append(i)
+            left -= n_read
+    return [passages[i] for i in sorted(chosen)]
+
+
 
     `arguments` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
     asked about several. Yields the runs that the settings need.

@@ -51,7 +51,7 @@ from .features import (
 )
 from .option_prior import CONTENT_FREE, INPUTS, MAX_OPTIONS, OptionPrior, known_priors
 from .scoring import SCORING_RULES, OptionScores, QuestionScores, mean_mass
-from .sources import Compared, Evidence, no_evidence, reading_ahead
+from .sources import Compared, Evidence, Similarity, joined_evidence, no_evidence, reading_ahead
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -250,8 +250,14 @@ class QuestionPlan:
 
     @property
     def can_share(self) -> bool:
-        """Whether :meth:`about_each` can ask: all scores come from the options' text."""
-        return self._model is None and self._source is None and not self._readers
+        """Whether :meth:`about_each` can ask: no scores come from hidden states."""
+        return self._model is None and not self._readers
+
+    @property
+    def has_cheap_evidence(self) -> bool:
+        """Whether an encoder answers, too, in a fraction of the time."""
+        is_beside = isinstance(self._source, Similarity) and not self._only_compares
+        return is_beside and any(self._compared)
 
     def about_each(
         self, session: Session, texts: Sequence[str], *, allowed_probability: bool = False
@@ -278,13 +284,23 @@ class QuestionPlan:
             found = dict(zip(places, result.scores, strict=True))
             every = list(itertools.chain.from_iterable(self._groups))
             return [
-                self._scores(
-                    {}, {}, replace(result, scores=tuple(found[i, each] for each in every))
-                )
-                for i in range(len(texts))
+                self._scores({}, {}, replace(result, scores=scores, evidence=parts[i]))
+                for i in range(n)
+                for scores in [tuple(found[i, each] for each in every)]
+            n, evidence = len(texts), result.evidence
+            parts = [None] * n if evidence is None else evidence.parts(n)
             ]
 
-        return ScoreArgs(scored, self._full, allowed_probability), read
+        return ScoreArgs(scored, self._full, allowed_probability, self.evidence_of(texts)), read
+
+    def evidence_of(self, texts: Sequence[str]) -> Callable[[Callable[[], None]], Evidence] | None:
+        """Return the function that compares several texts with the options, if a source does."""
+        each = [found for text in texts if (found := self._evidence(text.strip())) is not None]
+        if not each:
+            return None
+        return lambda check: joined_evidence(
+            [read(check) for read, _ in zip(each, self.ahead(texts, str), strict=True)]
+        )
 
     def _evidence(self, text: str) -> Callable[[Callable[[], None]], Evidence] | None:
         """Return the function that compares an input with the options, if a source does that."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -121,6 +121,23 @@ class Evidence:
     scores: tuple[Array | None, ...]
     vectors: tuple[Floats, ...]
     n_tokens: int
+
+    def parts(self, n: int) -> list[Evidence]:
+        """Undo :func:`joined_evidence` of `n` texts, except for the counts of tokens."""
+        k, width = len(self.scores) // n, len(self.vectors) // n
+        return [
+            Evidence(self.scores[i * k : (i + 1) * k], self.vectors[i * width : (i + 1) * width], 0)
+            for i in range(n)
+        ]
+
+
+def joined_evidence(each: Sequence[Evidence]) -> Evidence:
+    """Return what a source says about several texts as one, for the same questions."""
+    return Evidence(
+        tuple(chain.from_iterable(one.scores for one in each)),
+        tuple(chain.from_iterable(one.vectors for one in each)),
+        sum(one.n_tokens for one in each),
+    )
 
 
 def no_evidence(questions: Sequence[Compared | None]) -> Evidence:

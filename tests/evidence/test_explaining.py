@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from write_decision_models import cached_decision_model
 
@@ -133,14 +134,38 @@ def test_an_encoder_reads_all_rests_together(
         assert passage.probability == pytest.approx(rest, abs=1e-3)
 
 
-def test_a_model_with_an_encoder_explains(
-    tiny_model: Model, encoder_file: Path, library: Library
+def test_an_encoder_chooses_the_passages_that_a_decoder_is_asked_about(
+    plain_model: Model, encoder_file: Path, library: Library, encoder: Model
 ) -> None:
-    with Model(tiny_model.path, library=library, encoder=encoder_file) as model:
-        found = model.decide(TEXT, TOPIC, explain=True, **F32)
-        for passage, cut in zip(found[0].passages, cuts(TEXT), strict=True):
-            rest = model.decide(cut.rest, TOPIC, **F32)[0].probabilities[found[0].choice]
-            assert passage.probability == pytest.approx(rest, abs=2e-3)
+    """A passage is only left out if its text does not fit behind those that change more."""
+    questions = {"topic": TOPIC, "urgent": QUESTIONS["urgent"]}
+    with Model(plain_model.path, library=library, encoder=encoder_file) as model:
+        found = model.decide(TEXT, questions, explain=True, **F32)
+        alone = model.decide(TEXT, questions, **F32)
+        every = {(each.start, each.end): each.rest for each in cuts(TEXT)}
+        asked = {(each.start, each.end) for each in found["topic"].passages}
+        for name, answer in found.items():
+            assert {(each.start, each.end) for each in answer.passages} == asked
+            place = alone[name].distribution.index(max(alone[name].distribution))
+            for each in answer.passages:
+                rest = model.decide(every[each.start, each.end], questions, **F32)[name]
+                assert each.probability == pytest.approx(rest.distribution[place], abs=2e-3)
+    whole = np.log(encoder.decide(TEXT, TOPIC)[0].distribution)
+    logs = {key: np.log(encoder.decide(each, TOPIC)[0].distribution) for key, each in every.items()}
+    changes = {key: abs(whole - each).max() for key, each in logs.items()}
+    assert 1 <= len(asked) < len(every)
+    assert sum(len(TEXT) - end for _, end in asked) <= 1.5 * len(TEXT)
+    for key in every.keys() - asked:
+        larger = [other for other in asked if changes[other] > changes[key]]
+        assert sum(len(TEXT) - end for _, end in [*larger, key]) > 1.5 * len(TEXT)
+
+
+def test_all_passages_are_asked_if_the_encoder_knows_nothing_about_the_question(
+    plain_model: Model, encoder_file: Path, library: Library
+) -> None:
+    with Model(plain_model.path, library=library, encoder=encoder_file) as model:
+        (answer,) = model.decide(TEXT, QUESTIONS["urgent"], explain=True, **F32).answers
+        assert len(answer.passages) == len(cuts(TEXT))
 
 
 def test_an_input_with_one_sentence_has_no_passages(plain_model: Model) -> None:
