@@ -5,7 +5,7 @@
 Each review is asked whether it is positive. The deletion test leaves out the sentence with the
 largest effect on the answer, and compares how often the answer changes with the mean over all
 sentences, which is what a random one does. Every deleted sentence is asked again without `explain`.
-No choice of a sentence changes more answers than the last column, in which any sentence counts. The
+No choice of sentences changes more answers than there are reviews with a sentence that does. The
 cost is the CPU time with `explain` over that without, for texts that are new to the KV cache. The
 95 % intervals come from the bootstrap over reviews.
 """
@@ -106,7 +106,7 @@ def report(rows: Sequence[Row]) -> str:
         f"{sum(each.named for each in rows)} answers change without the named sentence, "
         f"{by_chance:.1f} without a random one: {interval(rows, ratio)} times as many; "
         f"{interval(rows, cost)} times the CPU time; "
-        f"{sum(each.random > 0 for each in rows)} change without any of the sentences"
+        f"{sum(each.random > 0 for each in rows)} reviews have such a sentence"
     )
 
 

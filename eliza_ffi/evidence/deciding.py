@@ -37,7 +37,7 @@ from ..decisions.fingerprint import fingerprint_once
 from ..decisions.models.session_models import decision_model_of
 from ..decisions.passages import Cut, cuts
 from ..decisions.probabilities import Array, log_softmax
-from ..decisions.prompt_settings import PromptArguments, PromptSettings
+from ..decisions.prompt_settings import OptionPrior, PromptArguments, PromptSettings
 from ..decisions.prompts import ask, input_text
 from ..decisions.questions import MAX_OPTIONS as LISTED_OPTIONS
 from ..decisions.questions import Choice, MultiLabel, Question, values_of
@@ -54,7 +54,7 @@ from .calibration import Calibration, as_calibration, scoring_of, wording_hash
 from .comparing import check_comparable, has_source, only_compares, warn_of_names
 from .question_plan import QuestionPlan, Scores, WantedHidden, is_of_row, score_run
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
-from .scoring import QuestionScores, ScoringRule
+from .scoring import Prior, QuestionScores, ScoringRule
 from .shortlist import Shortlist, check_can_shortlist, joined_usage
 from .sources import Evidence
 
@@ -71,7 +71,10 @@ METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"
 
 MOST_READ = 1.5
 """How many times the length of an input a model reads in all for the passages an encoder chose. So
-an answer with ``explain`` takes less than three times as long."""
+an answer with ``explain`` mostly takes less than three times as long."""
+
+N_PRIORS = 4
+"""How many of a question's labels are asked to find the prior of yes and no for all of them."""
 
 MAX_PLANS, MAX_PROMPTS, MAX_OPTIONS = 64, 256, 4096
 """The number of plans that a session keeps, and of prompts and options of each of them."""
@@ -340,6 +343,7 @@ class DecisionPlan:
     def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
         self.questions, self.settings = questions, settings
         self._many = _many_labels(session, questions, settings)
+        self._label_priors: dict[int, tuple[Prior, ...]] = {}  # of yes and no, for these
         self._single = [each for i, each in enumerate(questions) if i not in self._many]
         self.every = [each for question in self._single for each in expand(question)]
         if settings.calibration is None:
@@ -429,13 +433,15 @@ class DecisionPlan:
         assert isinstance(question, MultiLabel)
         text = input_text(input)
         places, found = yield from self._many[i].runs(session, text, at_once)
+        shares = None
+        if found.evidence is not None:  # relative to an equal share of the shortlist
+            (values,) = found.evidence.scores
+            shares = log_softmax(values)[places] + np.log(len(places))
         labels = [question.labels[place] for place in places]
         asked = MultiLabel(question.instructions, labels, question.name)
-        # The input is read once for all labels. A prior of each label would cost more than that.
-        prompts = replace(settings.prompts, order="input-first", prior="none", examples=())
-        plan = QuestionPlan(
-            session, asked.predicates, prompts, full=settings.needs_full, stream=settings.stream
-        )
+        if i not in self._label_priors:
+            self._label_priors[i] = yield from self._prior_of_labels(session, question)
+        plan = self._plan_of_labels(session, asked)
         request = plan.about(session, input, allowed_probability=with_mass)
         result = yield score_run(session, request.args, at_once)
         parts = []
@@ -443,12 +449,35 @@ class DecisionPlan:
             zip(asked.predicates, request.scores(result), strict=True)
         ):
             assert isinstance(scores, QuestionScores)
-            p = np.exp(scores.log_probabilities(settings.scoring)).tolist()
+            evidence = None if shares is None else np.array([shares[k], 0.0])
+            whole = replace(scores, priors=self._label_priors[i], evidence=evidence)
+            p = np.exp(whole.log_probabilities(settings.scoring)).tolist()
             mass = scores.allowed_probability if settings.allowed_probability else None
             parts.append(answer_of(predicate, p, mass, settings.min_probability))
         answer = collect(asked, parts)
         assert isinstance(answer, MultiLabelAnswer)
         return [found, result], replace(answer, n_labels=len(question.labels))
+
+    def _plan_of_labels(
+        self, session: Session, question: MultiLabel, prior: OptionPrior = "none"
+    ) -> QuestionPlan:
+        """Return the plan that asks about each label; the input is read once for all of them."""
+        settings = self.settings
+        prompts = replace(settings.prompts, order="input-first", prior=prior, examples=())
+        # Without the labels, which the encoder has compared already.
+        asked = [replace(each, label=None) for each in question.predicates]
+        full, stream = settings.needs_full, settings.stream
+        return QuestionPlan(session, asked, prompts, full=full, stream=stream)
+
+    def _prior_of_labels(
+        self, session: Session, question: MultiLabel
+    ) -> Generator[Run[ScoreResult], ScoreResult, tuple[Prior, ...]]:
+        """Yield the run that measures the prior of yes and no: the mean over a few labels."""
+        few = sample_of(question.labels, N_PRIORS)
+        sample = MultiLabel(question.instructions, few, question.name)
+        plan = self._plan_of_labels(session, sample, self.settings.prompts.prior)
+        yield from plan.prior_runs(session)
+        return plan.mean_priors()
 
     def _passages(self, input: Any) -> list[Cut]:
         if not self.question_plan.takes_json or isinstance(input, str):
@@ -476,6 +505,17 @@ class DecisionPlan:
         request = plan.about(session, input, allowed_probability=with_mass)
         yield from plan.prior_runs(session)
         results: list[ScoreResult] = []
+        text = input_text(input)
+        if passages and plan.can_share:
+            if plan.has_cheap_evidence:
+                texts = [text, *(each.rest for each in passages)]
+                args = ScoreArgs([], evidence=plan.evidence_of(texts))
+                results.append((yield score_run(session, args, at_once)))
+                passages = _promising(text, passages, results[0].evidence)
+            texts = [text, *(each.rest for each in passages)]
+            args, read = plan.about_each(session, texts, allowed_probability=with_mass)
+            results.append((yield score_run(session, args, at_once)))
+            return results, read(results[-1]), passages
         found: list[Scores] = []
         for each in plan.ahead([input, *(cut.rest for cut in passages)], lambda text: text):
             if results:
@@ -505,17 +545,6 @@ class DecisionPlan:
         if logs is None:
             assert isinstance(question, Choice) and isinstance(scores, Ranking)
             return ranked_answer(question, scores, settings.min_probability)
-        text = input_text(input)
-        if passages and plan.can_share:
-            if plan.has_cheap_evidence:
-                texts = [text, *(each.rest for each in passages)]
-                args = ScoreArgs([], evidence=plan.evidence_of(texts))
-                results.append((yield score_run(session, args, at_once)))
-                passages = _promising(text, passages, results[0].evidence)
-            texts = [text, *(each.rest for each in passages)]
-            args, read = plan.about_each(session, texts, allowed_probability=with_mass)
-            results.append((yield score_run(session, args, at_once)))
-            return results, read(results[-1]), passages
         assert isinstance(scores, QuestionScores)
         certificate = self._certificate(place, logs)
         if calibration is not None:
@@ -600,6 +629,27 @@ def _many_labels(
     return found
 
 
+def _promising(text: str, passages: Sequence[Cut], evidence: Evidence) -> Sequence[Cut]:
+    """Return the passages without which an encoder's answers change most.
+
+    A model that generates text reads what follows them once more, up to :data:`MOST_READ`.
+    """
+    whole, *rests = [
+        [log_softmax(scores) for scores in each.scores if scores is not None]
+        for each in evidence.parts(1 + len(passages))
+    ]
+    changes = [
+        sum(float(np.abs(before - after).max()) for before, after in zip(whole, rest, strict=True))
+        for rest in rests
+    ]
+    chosen, left = [], MOST_READ * len(text)
+    for i in sorted(range(len(passages)), key=changes.__getitem__, reverse=True):
+        if (n_read := len(text) - passages[i].end) <= left:
+            chosen.append(i)
+            left -= n_read
+    return [passages[i] for i in sorted(chosen)]
+
+
 def _effects(
     passages: Sequence[Cut], whole: Array | None, without: Sequence[Array | None]
 ) -> tuple[Passage, ...]:
@@ -629,27 +679,6 @@ def plan_runs(
     inputs: Iterable[Any] | None = None,
 ) -> Generator[Run[Any], Any, DecisionPlan]:
     """Return the plan of a decision, which is kept for the next one with equal arguments.
-def _promising(text: str, passages: Sequence[Cut], evidence: Evidence) -> Sequence[Cut]:
-    """Return the passages without which an encoder's answers change most.
-
-    A model that generates text reads what follows them once more, up to :data:`MOST_READ`.
-    """
-    whole, *rests = [
-        [log_softmax(scores) for scores in each.scores if scores is not None]
-        for each in evidence.parts(1 + len(passages))
-    ]
-    changes = [
-        sum(float(np.abs(before - after).max()) for before, after in zip(whole, rest, strict=True))
-        for rest in rests
-    ]
-    chosen, left = [], MOST_READ * len(text)
-    for i in sorted(range(len(passages)), key=changes.__getitem__, reverse=True):
-        if (n_read := len(text) - passages[i].end) <= left:
-            chosen.append(i)
-            left -= n_read
-    return [passages[i] for i in sorted(chosen)]
-
-
 
     `arguments` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
     asked about several. Yields the runs that the settings need.

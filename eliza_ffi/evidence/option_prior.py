@@ -17,7 +17,7 @@ It costs as many short endings of the prompt as there are inputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,6 +77,13 @@ class OptionPrior:
 
     def log_probabilities(self, scoring: ScoringRule) -> Array:
         return self.numbers[scoring]
+
+
+def mean_of(priors: Iterable[OptionPrior]) -> OptionPrior:
+    """Return the mean of the measured priors of questions with the same options."""
+    mean, numbers = OptionPrior(), [each.numbers for each in priors]
+    mean.numbers = {rule: log_mean([each[rule] for each in numbers]) for rule in numbers[0]}
+    return mean
 
 
 @once_for_each

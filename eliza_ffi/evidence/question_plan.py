@@ -49,7 +49,7 @@ from .features import (
     padded,
     read_with_scores,
 )
-from .option_prior import CONTENT_FREE, INPUTS, MAX_OPTIONS, OptionPrior, known_priors
+from .option_prior import CONTENT_FREE, INPUTS, MAX_OPTIONS, OptionPrior, known_priors, mean_of
 from .scoring import SCORING_RULES, OptionScores, QuestionScores, mean_mass
 from .sources import Compared, Evidence, Similarity, joined_evidence, no_evidence, reading_ahead
 
@@ -210,6 +210,11 @@ class QuestionPlan:
             prior.measure([_in_own_order(asked, next(scores)) for _ in prompt.endings])
             measurements.keep(key, {rule: prior.numbers[rule].tolist() for rule in rules})
 
+    def mean_priors(self) -> tuple[OptionPrior, ...]:
+        """Return the mean of all questions' priors for each order; they have the same options."""
+        by_order = [list(map(self._priors.get, each)) for each in zip(*self._prompts, strict=True)]
+        return tuple(mean_of(filter(None, each)) for each in by_order if None not in each)
+
     def codes(self, place: int) -> list[str]:
         """Return the labels of a question that are codes without a description."""
         return [
@@ -283,12 +288,12 @@ class QuestionPlan:
         def read(result: ScoreResult) -> list[Scores]:
             found = dict(zip(places, result.scores, strict=True))
             every = list(itertools.chain.from_iterable(self._groups))
+            n, evidence = len(texts), result.evidence
+            parts = [None] * n if evidence is None else evidence.parts(n)
             return [
                 self._scores({}, {}, replace(result, scores=scores, evidence=parts[i]))
                 for i in range(n)
                 for scores in [tuple(found[i, each] for each in every)]
-            n, evidence = len(texts), result.evidence
-            parts = [None] * n if evidence is None else evidence.parts(n)
             ]
 
         return ScoreArgs(scored, self._full, allowed_probability, self.evidence_of(texts)), read

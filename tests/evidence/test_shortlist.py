@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from write_decision_models import cached_decision_model
 from eliza_ffi import CacheOptions, Model
 from eliza_ffi.decisions import Choice, MultiLabel, Predicate, question_from, question_to
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.evidence.option_prior import CONTENT_FREE, EVERYDAY
 from eliza_ffi.learning import calibrate
 from eliza_ffi.library.loading import Library
 from eliza_ffi.tables import decide_table
@@ -33,13 +36,33 @@ def both(plain_model: Model, encoder_file: Path, library: Library) -> Iterator[M
         yield model
 
 
-def check_asked(model: Model, answer: Any, expected: list[str]) -> None:
-    """Compare the answers for a shortlist with predicates that are asked after the input."""
+def asked_alone(model: Model, text: str, labels: Sequence[str]) -> Any:
+    """Return the logarithms of yes and no for each label, without a prior or an encoder."""
+    asked = [
+        replace(each, label=None) for each in MultiLabel(QUESTION.instructions, labels).predicates
+    ]
+    found = model.decide(text, asked, prompt_order="input-first", prior="none", **F32)
+    return np.log([each.distribution for each in found.answers])
+
+
+def check_asked(model: Model, answer: Any, expected: list[str], shares: Any = None) -> None:
+    """Compare the answers for a shortlist with predicates that are asked after the input.
+
+    Their odds are divided by the prior of every hundredth label. `shares` has the logarithms of the
+    encoder's odds.
+    """
     assert [label for label, _ in answer.answers] == expected
-    asked = MultiLabel(QUESTION.instructions, expected).predicates
-    alone = model.decide(TEXT, asked, prompt_order="input-first", prior="none", **F32)
-    for (_, found), single in zip(answer.answers, alone.answers, strict=True):
-        assert found.probability == pytest.approx(single.probability, abs=CLOSE)
+    neutral = [
+        np.exp([asked_alone(model, each, TAGS[::100]) for each in texts]).mean(axis=0)
+        for texts in (CONTENT_FREE, EVERYDAY)
+    ]
+    prior = np.log(np.mean(neutral, axis=(0, 1)))
+    logs = asked_alone(model, TEXT, expected) - prior
+    odds = logs[:, 0] - logs[:, 1]
+    if shares is not None:
+        odds += 0.5 * shares
+    for (_, found), value in zip(answer.answers, odds, strict=True):
+        assert found.probability == pytest.approx(1 / (1 + math.exp(-value)), abs=1e-3)
     fitting = [label for label, each in answer.answers if each.probability >= 0.5]
     assert list(answer.labels) == fitting
     assert answer.n_labels == len(TAGS)
@@ -52,17 +75,24 @@ def test_a_search_finds_the_shortlist_of_a_model_without_an_encoder(plain_model:
     check_asked(plain_model, answer, [label for label, _ in ranked.options])
 
 
-def test_similarity_finds_the_shortlist_of_a_model_with_an_encoder(
-    both: Model, encoder_file: Path
+def test_similarity_finds_the_shortlist_of_a_model_with_an_encoder_and_counts(
+    both: Model, plain_model: Model, encoder_file: Path
 ) -> None:
-    described = {tag: f"the parcel number {i} of the night" for i, tag in enumerate(TAGS)}
-    question = MultiLabel(QUESTION.instructions, described, shortlist=4)
-    (answer,) = both.decide(TEXT, question, **F32).answers
+    (answer,) = both.decide(TEXT, QUESTION, **F32).answers
     embed = SentenceEncoder(encoder_file).embed
-    values = np.array(similarities(embed, TEXT, list(described.items())))
-    found = [values[TAGS.index(label)] for label, _ in answer.answers]
-    assert found == pytest.approx(sorted(values)[::-1][:4], abs=2e-3 / 0.05)
-    assert answer.n_labels == 400
+    values = np.array(similarities(embed, TEXT, [(tag, None) for tag in TAGS]))
+    asked = [TAGS.index(label) for label, _ in answer.answers]
+    assert values[asked] == pytest.approx(np.sort(values)[::-1][:4], abs=2e-3 / 0.05)
+    shares = values[asked] - np.log(np.exp(values).sum()) + math.log(4)
+    check_asked(plain_model, answer, [TAGS[place] for place in asked], shares)
+
+
+def test_no_prior_divides_the_answers_about_labels_if_none_is_wanted(plain_model: Model) -> None:
+    (answer,) = plain_model.decide(TEXT, QUESTION, prior="none", **F32).answers
+    labels = [label for label, _ in answer.answers]
+    expected = np.exp(asked_alone(plain_model, TEXT, labels)[:, 0])
+    found = [each.probability for _, each in answer.answers]
+    assert found == pytest.approx(expected.tolist(), abs=CLOSE)
 
 
 def test_many_labels_are_asked_beside_other_questions_and_about_many_inputs(
