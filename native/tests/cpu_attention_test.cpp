@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu_attention.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "kernels/cpu_attention.h"
 
 namespace {
 

@@ -17,10 +17,10 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/simd.h"
 #include "ggml-cpu-impl.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "kernels/simd.h"
 #include "ops.h"
 
 namespace eliza {
