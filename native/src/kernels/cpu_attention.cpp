@@ -11,6 +11,8 @@
 // of 2, and relative to a whole number. So this multiplication changes only exponents, and does not round.
 #include "kernels/cpu_attention.h"
 
+#include "kernels/simd.h"  // first: it silences warnings about a header of GCC
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +22,6 @@
 #include "ggml-cpu-impl.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
-#include "kernels/simd.h"
 #include "ops.h"
 
 namespace eliza {
