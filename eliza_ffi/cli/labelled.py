@@ -408,7 +408,7 @@ def _suspicious_table(labels: Sequence[SuspiciousLabel], places: Sequence[str]) 
     head, *rows = _suspicious_rows(labels[:MAX_ROWS], places)
     for row in rows:
         row[-2:] = f"{row[-2]:.3f}", printable(" ".join(row[-1].split())[:MAX_INPUT])
-    text = f"{counted(len(labels), 'answer')} of the table may be wrong, the most suspicious first:"
+    text = f"{counted(len(labels), 'answer')} may be wrong, the most suspicious first:"
     return f"\n{text}\n{text_table([head, *rows], left=6, width=terminal_width())}"
 
 

@@ -505,8 +505,8 @@ class DecisionPlan:
         request = plan.about(session, input, allowed_probability=with_mass)
         yield from plan.prior_runs(session)
         results: list[ScoreResult] = []
-        text = input_text(input)
         if passages and plan.can_share:
+            text = input_text(input)
             if plan.has_cheap_evidence:
                 texts = [text, *(each.rest for each in passages)]
                 args = ScoreArgs([], evidence=plan.evidence_of(texts))

@@ -121,8 +121,8 @@ def test_a_row_asks_every_question_and_each_key_can_be_undone(
     two = [*COMMAND, "--predicate", "It is urgent.", "--name", "urgent"]
     press(monkeypatch, "1", "2", "n", "q")
     out = run(*two, "--risk", "0.1", "--risk", "urgent=0.2").out
-    assert "wanted: 0 labels" in out
-    assert "urgent: 0 labels" in out
+    assert "wanted: 0 labelled rows" in out
+    assert "urgent: 0 labelled rows" in out
     head, *lines = labels()
     assert head == ["row", "body", "wanted", "urgent", "kind"]
     assert [line[2:] for line in lines] == [

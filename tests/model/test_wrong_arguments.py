@@ -146,7 +146,8 @@ LEFT_OUT = {
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
         *("chat.ChatTokenizer.around", "chat.PromptTokenizer.filled"),
-        *("evidence.QuestionCalibration.sets_of", "elizaos.FfiStreamingRunner"),
+        *(f"evidence.QuestionCalibration.{name}" for name in ("answers", "certifies", "sets_of")),
+        "elizaos.FfiStreamingRunner",
         *("elizaos.FfiStreamingGenerateArgs.of", "elizaos.FfiStreamingResult.of"),
         *("elizaos.Parameter.placed", "session.AsyncTextStream", "session.TextStream"),
         "structured.TokenTexts.of",
