@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "computed.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "kernels/cpu_attention.h"
@@ -88,14 +89,7 @@ public:
     Operation & operator=(const Operation &) = delete;
 
     // [sequence][row][head][dv]
-    std::vector<float> run(int n_threads) {
-        ggml_cgraph * graph = ggml_new_graph(context_);
-        ggml_build_forward_expand(graph, result_);
-        std::fill_n(static_cast<float *>(result_->data), ggml_nelements(result_), NAN);
-        EXPECT_EQ(ggml_graph_compute_with_ctx(context_, graph, n_threads), GGML_STATUS_SUCCESS);
-        const auto * data = static_cast<const float *>(result_->data);
-        return {data, data + ggml_nelements(result_)};
-    }
+    std::vector<float> run(int n_threads) { return computed(context_, result_, n_threads); }
 
     std::vector<float> expected() const {
         std::vector<float> out;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "computed.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
 
@@ -43,12 +44,7 @@ public:
         ggml_tensor * some = ggml_view_3d(context_, b_, case_.k, end - first, case_.n_batch, b_->nb[1], b_->nb[2],
                                           static_cast<size_t>(first) * b_->nb[1]);
         ggml_tensor * result = ggml_mul_mat(context_, a_, some);
-        ggml_cgraph * graph = ggml_new_graph(context_);
-        ggml_build_forward_expand(graph, result);
-        std::fill_n(static_cast<float *>(result->data), ggml_nelements(result), NAN);
-        EXPECT_EQ(ggml_graph_compute_with_ctx(context_, graph, n_threads), GGML_STATUS_SUCCESS);
-        const auto * data = static_cast<const float *>(result->data);
-        return {data, data + ggml_nelements(result)};
+        return computed(context_, result, n_threads);
     }
 
     std::vector<float> expected() const {

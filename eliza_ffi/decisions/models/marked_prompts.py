@@ -35,8 +35,8 @@ COLUMNS = ("choice", "score", "noul")
 ROLES = {"noul": 1, "choice": 2, "score": 3}  # of the tokens of a question
 ROLE_OF_OPTION = 4
 
-# What is between the pieces of a prompt, and at the beginning of a piece. A template has variables
-# with these names; a piece that is none of these has no name.
+# The variables that a template writes between the pieces of a prompt (the first one), and at the
+# beginning of a piece, and their ids as tokens.
 NAMES = {"sep": -1, "mark_state": -2, "mark_question": -3, "mark_option": -4}
 BETWEEN, STATE, QUESTION, OPTION = NAMES.values()
 PIECES = {"lfm2-d1-omni": "<<d1omni:", "clef": "<<clef:"}  # how the texts of the marks begin
@@ -105,13 +105,12 @@ class MarkedFormat:
             self._mark = marks[0]
             return
         if type in PIECES:
-            self._kinds = {
+            kinds = {
                 f"{PIECES[type]}{name.removeprefix('mark_')}>>": id for name, id in NAMES.items()
             }
-            self.tokenize, self.detokenize = _in_pieces(self._kinds, tokenize, detokenize)
+            self.tokenize, self.detokenize = _in_pieces(kinds, tokenize, detokenize)
             self.preamble = "".join(
-                f'{{% set {name} = "{text}" %}}'
-                for name, text in zip(NAMES, self._kinds, strict=True)
+                f'{{% set {name} = "{text}" %}}' for name, text in zip(NAMES, kinds, strict=True)
             )
         if type == "clef":
             return

@@ -41,8 +41,7 @@ std::vector<float> unit_vector(const std::vector<float> & values) {
 // Returns how many options the roles mark: runs of tokens of the same role. Each question comes before its options.
 size_t count_options(const int32_t * roles, size_t n) {
     size_t n_options = 0;
-    bool lacks_option = true;  // the last question, or there is none yet
-    bool has_question = false;
+    int32_t last = LLAMA_DECISION_ORDER_NONE;  // the role of the last question or option
     for (size_t i = 0; i < n; ++i) {
         if (roles[i] < LLAMA_DECISION_ORDER_NONE || roles[i] > LLAMA_DECISION_ORDER_OPTION) {
             throw invalid_argument(at("roles", i) + ": expected 0 to 4, got " + std::to_string(roles[i]));
@@ -51,16 +50,16 @@ size_t count_options(const int32_t * roles, size_t n) {
             continue;
         }
         const bool is_option = roles[i] == LLAMA_DECISION_ORDER_OPTION;
-        if (is_option ? !has_question : has_question && lacks_option) {
+        const bool has_question = last != LLAMA_DECISION_ORDER_NONE;
+        if (is_option ? !has_question : has_question && last != LLAMA_DECISION_ORDER_OPTION) {
             throw invalid_argument(
                 at("roles", i) + ": expected " +
                 (is_option ? "a question before its options" : "options of the last question before another question"));
         }
-        has_question = true;
-        lacks_option = !is_option;
+        last = roles[i];
         n_options += is_option ? 1 : 0;
     }
-    if (lacks_option) {
+    if (last != LLAMA_DECISION_ORDER_OPTION) {
         throw invalid_argument("roles: expected a question with options");
     }
     return n_options;

@@ -18,6 +18,7 @@
 #include "llamafile/sgemm.h"
 
 #if defined(__AVX2__) && defined(__F16C__) && (!defined(__AVX512DQ__) || defined(__AVX512BW__))
+#define ELIZA_HAS_PRODUCTS
 
 namespace eliza {
 namespace {
@@ -162,7 +163,7 @@ void multiply_rows(int64_t begin, int64_t end, const Shape & shape, const void *
 
 bool eliza_multiply(const ggml_compute_params * params, int64_t m, int64_t n, int64_t k, const void * A, int64_t lda,
                     const void * B, int64_t ldb, void * C, int64_t ldc, int type_a, int type_b, int type_c) {
-#if defined(__AVX2__) && defined(__F16C__) && (!defined(__AVX512DQ__) || defined(__AVX512BW__))
+#ifdef ELIZA_HAS_PRODUCTS
     if (type_b == GGML_TYPE_Q8_1 && type_c == GGML_TYPE_F32 && (type_a == GGML_TYPE_Q4_1 || type_a == GGML_TYPE_Q5_1)) {
         const int64_t share = (m + params->nth - 1) / params->nth, begin = std::min(m, params->ith * share);
         const auto rows =

@@ -1,4 +1,4 @@
-// For programs that link llama.cpp without our kernel.
+// For programs that link llama.cpp without our kernels.
 #include "kernels/cpu_attention.h"
 #include "kernels/cpu_products.h"
 #include "llamafile/sgemm.h"
