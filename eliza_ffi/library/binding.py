@@ -254,8 +254,7 @@ class CffiBinding:
         `context_size` is the size of its context in tokens, for libraries that have one per stream;
         0 = the library's default.
         """
-        if not isinstance(ctx, self._ffi.CData):
-            self._check_ctx(ctx)
+        self._check_ctx(ctx)
         self.library.forward_log_lines()
         check_kind("config", config, StreamConfig, "a StreamConfig")
         stream = self._dialect.new_stream(ctx)
@@ -294,8 +293,7 @@ class CffiBinding:
 
     def close(self, stream: CffiStream) -> None:
         """Close a stream and free its slot. Closing a stream twice is allowed."""
-        if not isinstance(stream, CffiStream):
-            self._check_stream(stream)
+        self._check_stream(stream)
         stream.close()
 
     # ---- generate ---------------------------------------------------------------------------
@@ -529,8 +527,7 @@ class CffiBinding:
     def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer."""
         write = self._functions["llm_stream_fill"]
-        if type(span) is not dict:
-            check_kind("span", span, Mapping, "a mapping, as the C header describes it")
+        check_kind("span", span, Mapping, "a mapping, as the C header describes it")
         try:
             raw = json.dumps(span).encode()
         except (TypeError, ValueError) as not_json:
