@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "computed.h"
