@@ -59,20 +59,24 @@ def say_stage(stage: str) -> None:
 def little_memory(mebibytes: int) -> Iterator[None]:
     """Limit this process to some MiB of address space more than it has now."""
     soft, most = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + (mebibytes << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    resource.setrlimit(resource.RLIMIT_AS, (_address_space(mebibytes), most))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, most))
 
 
+def _address_space(more_mebibytes: int) -> int:
+    """The bytes of address space that this process has now, and some MiB more."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    return pages * resource.getpagesize() + (more_mebibytes << 20)
+
+
 def run_forked(
     # Returns a value that can be pickled. An exception ends the child with exit code 1.
     work: Callable[[], Any],
     seconds: float,  # after this time, the child gets SIGABRT, whose handler may record the stack
-    mebibytes: int | None = None,  # limit of the child's address space, in MiB
+    mebibytes: int | None = None,  # how much more address space than this process it may use
 ) -> Child:
     """Run a function in a child, and end the child and its own children afterwards."""
     with tempfile.TemporaryFile() as reported, tempfile.TemporaryFile() as errors:
@@ -105,7 +109,8 @@ def _work(
         os.environ["GGML_NO_BACKTRACE"] = "1"  # otherwise llama.cpp runs gdb, which takes seconds
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if mebibytes is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+            limit = _address_space(mebibytes)
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         report = pickle.dumps(work())
         with os.fdopen(reported, "wb", closefd=False) as file:
             file.write(report)
