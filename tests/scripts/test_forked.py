@@ -10,8 +10,8 @@ LIMIT = 512
 
 
 def reserve(mebibytes: int) -> mmap.mmap:
-    """Return address space that takes no memory."""
-    return mmap.mmap(-1, mebibytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_NORESERVE)
+    """Return address space that takes no memory, because nothing can be written there."""
+    return mmap.mmap(-1, mebibytes << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
 
 
 def in_child(mebibytes: int) -> Child:
