@@ -39,7 +39,7 @@ SIZES, STREAMS, SERVERS, CHAT = "sizes", "streams", "serving-beside", "serving-c
 FEW_LABELS = "few-labels"
 """The stored results of README's table."""
 
-COLUMNS = ("no examples", "300 texts without answers", "60 labelled examples")
+COLUMNS = ("no examples", "300 unlabelled texts", "60 labelled examples")
 """README's table: what the methods learn from."""
 
 TIMES = {0.01: "0.01 ms", 0.1: "0.1 ms", 1.0: "1 ms", 10.0: "10 ms", 100.0: "100 ms"}

@@ -225,7 +225,7 @@ def status(counts: LabelCounts) -> str:
     elif found.needed > counts.n_random:
         text += f", a certificate for {errors} needs about {found.needed:,} random rows"
     next_look = counts.next_look
-    return text if next_look is None else f"{text} (next look at {next_look:,})"
+    return text if next_look is None else f"{text} (next test at {next_look:,})"
 
 
 class Labelling:

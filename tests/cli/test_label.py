@@ -180,9 +180,9 @@ def test_suspicious_labels_are_shown_again_without_the_models_answer(
     ("n_wrong", "n", "expected"),
     [
         (0, 5, "7 labelled rows, accuracy 1.00 (0.30 to 0.70, 5 random rows)"),
-        (0, 50, "a certificate for 5 % errors needs about 118 random rows (next look at 118)"),
-        (3, 50, "too many errors to automate with 5 % errors (next look at 118)"),
-        (0, 118, "certified at 118: 100% can be automated with at most 5 % errors (next look at"),
+        (0, 50, "a certificate for 5 % errors needs about 118 random rows (next test at 118)"),
+        (3, 50, "too many errors to automate with 5 % errors (next test at 118)"),
+        (0, 118, "certified at 118: 100% can be automated with at most 5 % errors (next test at"),
     ],
 )
 def test_the_screen_says_what_the_labels_can_certify(n_wrong: int, n: int, expected: str) -> None:
