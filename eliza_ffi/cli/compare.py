@@ -57,7 +57,7 @@ MAX_ROWS, MAX_INPUT = 10, 60
 VERDICTS = {
     "better": "The new answers are better.",
     "worse": "The new answers are worse.",
-    "unclear": "No difference is shown.",
+    "unclear": "No significant difference.",
 }
 
 

@@ -588,7 +588,7 @@ def _risk_line(report: QuestionReport) -> str:
             "contain the right one"
         )
     if report.costs is not None and report.costs.mean is not None:
-        which = "certified answers" if report.by_option else "answers that are not for review"
+        which = "certified answers" if report.by_option else "answers that need no review"
         found.append(f"the {which} cost {report.costs.mean:.3g} on average")
     if not found:
         return ""

@@ -59,7 +59,7 @@ def test_answers_in_tables_are_compared_on_the_random_rows(run: Run, labels: str
     }
     assert len(wanted["changed"]) == 4
     out = run("compare", old, new, "--labels", labels, *ASKED, "--output", "rows.csv").out
-    assert "6 random rows" in out and "No difference is shown. 1 row gained, 3 lost" in out
+    assert "6 random rows" in out and "No significant difference. 1 row gained, 3 lost" in out
     rows = list(csv.DictReader(Path("rows.csv").read_text(encoding="utf-8").splitlines()))
     assert [{**each, "question": "wanted"} for each in wanted["changed"]] == rows
 

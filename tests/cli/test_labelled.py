@@ -233,7 +233,7 @@ def test_costs_of_a_file_decide_about_answers(run: Run, table: str) -> None:
     out = run("decide", "--input", "write a mail", "--calibration", "c.json").out
     assert f"expected cost {answer['expected_cost']:.3g}" in " ".join(out.split())
     shown = run("evaluate", table, *command[2:12], "--calibration", "c.json").out
-    assert "the answers that are not for review cost" in " ".join(shown.split())
+    assert "the answers that need no review cost" in " ".join(shown.split())
     run(*command, "--review-cost", "0")
     decided = run("decide", "--input", "write a mail", "--calibration", "c.json", "--json")
     assert decided.json["answers"][0]["abstained"] is True
