@@ -1,10 +1,11 @@
 // The queue of all requests to one llama_context: they share forward passes, first come, first served.
 //
 // A pass reads all weights once, whether it decodes one token or sixteen. So requests go through the model together.
-// The queue has no thread: a caller that finds no pass running becomes the leader. The leader builds one batch from the
-// waiting requests (first the oldest request, then short requests, then pieces of long prompts), runs the pass, hands
-// out the rows and wakes the callers whose requests are done. It leads until its own request is done; then the first
-// waiting caller leads.
+// The queue has no thread of its own, which would have to be woken for each token: with a small model, a single stream
+// took 1.2 to 1.8 times as long. Instead, a caller that finds no pass running becomes the leader. The leader builds one
+// batch from the waiting requests (first the oldest request, then short requests, then pieces of long prompts), runs
+// the pass, hands out the rows and wakes the callers whose requests are done. It leads until its own request is done;
+// then the first waiting caller leads.
 //
 // Safe from any thread.
 #pragma once
