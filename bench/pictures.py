@@ -224,7 +224,7 @@ def to_decide(results: Results) -> str:
     return (
         f"{markdown_table(['method', *columns, 'processor time per text'], rows)}\n\n"
         f"Processor: {machine['cpu']}, {machine['cores']} cores. Measured with eliza-ffi "
-        f"{machine['eliza_ffi']} over llama.cpp {machine['llama_cpp']}."
+        f"{machine['eliza_ffi']} (llama.cpp {machine['llama_cpp']})."
     )
 
 
@@ -233,7 +233,7 @@ def versions(results: Results) -> str:
     found: dict[str, dict[str, set[str]]] = {}
     for each in results.values():
         machine = each["machine"]
-        versions = f"eliza-ffi {machine['eliza_ffi']} over llama.cpp {machine['llama_cpp']}"
+        versions = f"eliza-ffi {machine['eliza_ffi']} (llama.cpp {machine['llama_cpp']})"
         measured = found.setdefault(f"{machine['cpu']}, {machine['cores']} cores", {})
         measured.setdefault(versions, set()).add(machine["date"])
     return " ".join(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = re.compile(r"<!-- bench:([\w-]+):begin -->(.*?)<!-- bench:\1:end -->", re.S)
-VERSIONS = re.compile(r"\beliza-ffi\s\d+\.\d+\S*\sover\sllama\.cpp\s\w+")
+VERSIONS = re.compile(r"\beliza-ffi\s\d+\.\d+\S*\s\(llama\.cpp\s\w+\)")
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         for name, table in TABLE.findall(page.read_text(encoding="utf-8")):
             if not VERSIONS.search(table):
-                expected = "'eliza-ffi VERSION over llama.cpp VERSION'"
+                expected = "'eliza-ffi VERSION (llama.cpp VERSION)'"
                 print(f"{page}: the table {name!r} must name {expected}", file=sys.stderr)
                 code = 1
     return code

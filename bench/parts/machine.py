@@ -43,7 +43,7 @@ def machine_line(machine: dict[str, Any]) -> str:
     return (
         f"{machine['cpu']}, {machine['cores']} cores, at most {machine['threads']} compute "
         f"threads; {machine['system']}, Python {machine['python']}, numpy {machine['numpy']}; "
-        f"eliza-ffi {machine['eliza_ffi']} over llama.cpp {machine['llama_cpp']}; "
+        f"eliza-ffi {machine['eliza_ffi']} (llama.cpp {machine['llama_cpp']}); "
         f"{machine['date']}."
     )
 
