@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from numbers import Real
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ..checks import wrong
@@ -46,9 +46,9 @@ class Turns:
         # One queue for the callers without restrictions (None), one for the callers with a limit
         # `at_most` (-1), and one for each named slot. Each is in the order of arrival.
         self._waiting: defaultdict[int | None, deque[Turn]] = defaultdict(deque)
-        self._moves_of_slot: Counter[int] = Counter()
+        # By the slot that was named: how many turns have begun, plus how many have ended.
+        self._moves: Counter[int] = Counter()
         self._numbers = itertools.count()
-        self.n_moves = 0  # how many turns have begun, plus how many have ended
         self._n_left = 0
         self._lock = threading.RLock()
 
@@ -72,7 +72,6 @@ class Turns:
         caller that had named no slot. The new turn takes over its place in the queue, and begins
         when another caller has ended.
         """
-        timeout = check_timeout(timeout)
         turn = Turn(next(self._numbers), at_most, slot_id, threading.get_ident())
         self._enter(turn, after)
         try:
@@ -98,7 +97,6 @@ class Turns:
         after: Turn | None = None,
     ) -> AsyncIterator[Turn]:
         """Do the same as :meth:`one`, but wait as an asyncio task."""
-        timeout = check_timeout(timeout)
         turn = Turn(next(self._numbers), at_most, slot_id)
         self._enter(turn, after)
         try:
@@ -145,8 +143,8 @@ class Turns:
         If another caller holds the slot of this turn, only turns in that slot count.
         """
         if self._slot_is_taken(turn):
-            return True, self._moves_of_slot[turn.slot_id]
-        return False, self.n_moves
+            return True, self._moves[turn.slot_id]
+        return False, self._moves.total()
 
     def _enter(self, turn: Turn, after: Turn | None = None) -> None:
         with self._lock:
@@ -188,39 +186,33 @@ class Turns:
             if held in self._running:
                 self._running.discard(held)
                 self._n_left += 1
-            self._note_move(turn)
+            self._moves[turn.slot_id] += 1
             self._let_in()
 
     def _let_in(self) -> None:
         # The order of these steps keeps the state valid if an interrupt comes between two of them.
-        while self._waiting and (turn := self._next()) is not None:
+        while True:
+            for kind, queue in list(self._waiting.items()):
+                while queue and queue[0].done():
+                    queue.popleft()
+                if not queue:
+                    del self._waiting[kind]
+            if not self._waiting or (turn := self._next()) is None:
+                return
             if turn.running() or turn.set_running_or_notify_cancel():
                 turn.n_left = self._n_left
                 self._running.add(weakref.ref(turn))
-                self._note_move(turn)
+                self._moves[turn.slot_id] += 1
                 turn.set_result(None)
-
-    def _note_move(self, turn: Turn) -> None:
-        self.n_moves += 1
-        if turn.slot_id >= 0:
-            self._moves_of_slot[turn.slot_id] += 1
 
     def _next(self) -> Turn | None:
         """Return the first waiting turn that may begin now."""
-        first = []
-        for kind, queue in list(self._waiting.items()):
-            while queue and queue[0].done():
-                queue.popleft()
-            if queue:
-                first.append(queue[0])
-            else:
-                del self._waiting[kind]
         if len(self._running) >= self.n:
             self._running = {one for one in self._running if one() is not None}
             if len(self._running) >= self.n:
                 return None
-        first.sort(key=attrgetter("number"))
-        return next(filter(self._may_begin, first), None)
+        first = map(itemgetter(0), self._waiting.values())
+        return min(filter(self._may_begin, first), key=attrgetter("number"), default=None)
 
     def _may_begin(self, turn: Turn) -> bool:
         if turn.at_most is not None and self._is_at_limit(turn):
@@ -238,7 +230,7 @@ class Turns:
 
     def _is_at_limit(self, turn: Turn) -> bool:
         """Return whether the limit `at_most` keeps a turn waiting."""
-        if turn.at_most is None:
+        if turn.at_most is None or len(self._running) < turn.at_most:
             return False
         n_limited = sum(one.at_most is not None for one in self._running_turns())
         return n_limited >= turn.at_most

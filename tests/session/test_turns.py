@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from eliza_ffi.errors import BusyError, InvalidArgumentError
-from eliza_ffi.session.turns import Turn, Turns
+from eliza_ffi.session.turns import Turn, Turns, check_timeout
 
 
 def test_the_number_of_running_callers_is_limited() -> None:
@@ -66,8 +66,8 @@ def test_negative_waits_mean_no_wait_and_nan_is_rejected() -> None:
         for no_time in (-1, -0.5, float("-inf")):
             with pytest.raises(BusyError), turns.one(no_time):
                 pytest.fail("the caller got a turn")
-        with pytest.raises(InvalidArgumentError, match="timeout"), turns.one(float("nan")):
-            pytest.fail("the caller got a turn")
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        check_timeout(float("nan"))
     with turns.one(0):
         pass
 
