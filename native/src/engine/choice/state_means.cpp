@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "error.h"
+#include "json_input.h"
 
 namespace eliza {
 
