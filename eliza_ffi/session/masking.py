@@ -54,14 +54,18 @@ class MaskedSteps:
         self._binding = run.binding
         self._masks = masks
         given = args.sampling or args
-        self._sampling = {n: getattr(given, n) for n in ("temperature", "top_k", "top_p")}
+        self._sampling = {
+            "temperature": given.temperature,
+            "top_k": given.top_k,
+            "top_p": given.top_p,
+        }
         self._has_bias = args.sampling is not None and bool(args.sampling.logit_bias)
         self._max_tokens = args.max_tokens
         self._heal_prompt = args.heal_prompt
         self._plan: PlanReader | None = None
         self._texts: Sequence[bytes] = ()  # of the tokens, if there is a plan
         if isinstance(masks, GuidanceMasks) and masks.plan is not None:
-            self._plan = masks.plan.start()
+            self._plan = PlanReader(masks.plan)
             self._texts = masks.vocabulary.texts
         if args.heal_prompt and (self._plan is None or self._plan.choice is None):
             raise InvalidArgumentError(
@@ -69,8 +73,6 @@ class MaskedSteps:
             )
         if args.heal_prompt and self._has_bias:
             raise InvalidArgumentError("heal_prompt=True cannot be combined with logit_bias")
-        self._source: MaskSource | None = None
-        self._unread: list[int] = []  # tokens that the mask source has not read
         self._follows_label = False
         self._held: StreamStep | None = None  # its last token ends inside the next choice
         self._n_tokens = 0
@@ -87,6 +89,8 @@ class MaskedSteps:
 
         With `joined`, yield all steps as one; if the context is full, first those until then.
         """
+        # A mask source; a GuidanceSource if there is a plan.
+        self._source: Any = self._masks.start()
         waiting: list[StreamStep] = []
         done = False
         try:
@@ -112,76 +116,67 @@ class MaskedSteps:
 
     def _next(self, stream: Any) -> StreamStep | None:
         """Write a choice, fixed text, or a token that the masks allow; None = hold it back."""
-        plan, is_planned = self._plan, bool(self._held or self._follows_label)
-        if plan is not None:
-            is_planned = is_planned or plan.is_at_choice or plan.is_at_end
-        if not self._n_forced:
-            is_long = 0 < self._max_tokens <= self._n_tokens
-            written = self._planned(stream) if is_planned or is_long else None
-            written = written or self._restrict(stream)
+        plan, n_forced, source = self._plan, self._n_forced, self._source
+        if not n_forced:
+            n_chosen = len(self.choices)
+            written: StreamStep | None = None
+            if plan is not None and plan.is_at_end:
+                written = self._rest(stream, plan)
+            elif 0 < self._max_tokens <= self._n_tokens:
+                self.is_cut = True
+                return StreamStep((), "", True)
+            elif plan is not None and not self._has_bias and (plan.is_at_choice or self._held):
+                written = self._chosen(stream, plan)
+            elif plan is not None and self._follows_label and plan.fixed:
+                written = self._after_label(stream, plan)
+            if written is None:
+                written = self._restrict(stream)
+            elif 0 < self._max_tokens < self._n_tokens + len(written.tokens):
+                written = self._cut(written)
+                if len(self.choices) > n_chosen:
+                    self.choices.popitem()
             if written is not None:
                 return written
-        source, n_forced = self._source, self._n_forced
+            n_forced = self._n_forced
         step = self._binding.next(stream)
         self._n_forced = 0 if step.done else max(n_forced - len(step.tokens), 0)
         if plan is not None:
-            for token in () if n_forced else step.tokens:
-                plan.push(self._texts[token])
-                if plan.is_over or (plan.choice is not None and not self._has_bias):
-                    break
+            if not n_forced:
+                texts = map(self._texts.__getitem__, step.tokens)
+                plan.push(*texts, past_choices=self._has_bias)
             is_within = plan.choice is not None and not plan.is_at_choice
             if is_within and not self._n_forced and not step.done and self._crosses(step, plan):
                 self._held = step
         tokens = step.tokens if self._held is None else step.tokens[:-1]
         if isinstance(source, GuidanceSource):
             source.accept_all(tokens)
-        elif source is not None:
+        else:
             for token in tokens:
                 source.accept(token)
-        if step.done and source is not None:
+        if step.done:
             self.has_ended = bool(source.has_ended)
         return step if self._held is None else None
-
-    def _planned(self, stream: Any) -> StreamStep | None:
-        """Write a choice or fixed text of the plan; None = the masks decide the next token."""
-        plan, n_chosen = self._plan, len(self.choices)
-        step: StreamStep | None = None
-        if plan is not None and plan.is_at_end:
-            step = self._rest(stream, plan)
-        elif self._max_tokens and self._n_tokens >= self._max_tokens:
-            step = StreamStep((), "", True)
-        elif plan is not None and not self._has_bias and (plan.is_at_choice or self._held):
-            step = self._chosen(stream, plan)
-        elif plan is not None and self._follows_label and plan.fixed:
-            step = self._after_label(stream, plan)
-        if step is None:
-            return None
-        n_left = self._max_tokens - self._n_tokens
-        if self._max_tokens and (len(step.tokens) > n_left or (step.done and not self.has_ended)):
-            step = self._cut(step, n_left)
-            if len(self.choices) > n_chosen:
-                self.choices.popitem()
-        return step
 
     # ---- choices -----------------------------------------------------------------------------
 
     def _chosen(self, stream: Any, plan: PlanReader) -> StreamStep | None:
         """Write the best label that the masks allow. Without one, the masks write the rest."""
-        choice, beyond, fixed = plan.choice, plan.beyond, plan.fixed.decode()
+        choice, fixed = plan.choice, plan.fixed.decode()
         assert choice is not None
         held, self._held = self._held, None
         earlier: tuple[int, ...] = ()
-        text, begun = "", fixed
+        text, begun, n_beyond = "", fixed, 0
         if held is not None:
             earlier, last = held.tokens[:-1], self._texts[held.tokens[-1]]
-            kept = last[: -len(beyond)].decode()
+            n_beyond = len(plan.beyond)
+            kept = last[:-n_beyond].decode()
             text, begun = held.text.removesuffix(last.decode()) + kept, kept + fixed
         # The plan knows less than the masks. For example, it offers a field whose schema is
         # impossible for a reason that only llguidance finds.
-        allowed = self._current_source().allowed(begun, map(_CERTAIN, choice.labels))
+        allowed = self._source.allowed(begun, map(_CERTAIN, choice.labels))
         if not allowed:
             plan.give_up()
-            self._unread += () if held is None else held.tokens[-1:]
+            self._source.accept_all(() if held is None else held.tokens[-1:])
             return held
         text += fixed
         is_first = self._heal_prompt and not self._n_tokens
@@ -191,7 +186,7 @@ class MaskedSteps:
                 "before": fixed,
                 "choices": [*map(_SCORED, map(choice.labels.__getitem__, allowed))],
                 "best": True,
-                **({"heal": True} if is_first else {"take_back": len(beyond)}),
+                **({"heal": True} if is_first else {"take_back": n_beyond}),
                 **self._sampling,
             },
         )
@@ -200,9 +195,9 @@ class MaskedSteps:
         tokens = result.answer_tokens[self._n_tokens + len(earlier) :]
         if is_first:  # a healed first token also spells the end of the prompt
             assert isinstance(self._masks, GuidanceMasks)
-            self._unread += self._masks.tokens_of(text + label.scored)
+            self._source.accept_all(self._masks.tokens_of(text + label.scored))
         else:
-            self._unread += tokens
+            self._source.accept_all(tokens)
         self._follows_label = True
         self.choices[choice.path] = FilledSpan(
             index=len(self.choices),
@@ -230,20 +225,20 @@ class MaskedSteps:
         """
         self._follows_label = False
         fixed = plan.fixed.decode()
-        if not self._current_source().allowed(fixed, ("",)):
+        if not self._source.allowed(fixed, ("",)):
             plan.give_up()
             return None
         text = _UP_TO_WORD.match(fixed)
         written = text.group() if text is not None else fixed[0]
         step = self._fixed(stream, written)
         plan.push(written.encode())
-        self._unread += step.tokens
+        self._source.accept_all(step.tokens)
         return step
 
     def _rest(self, stream: Any, plan: PlanReader) -> StreamStep | None:
         """Write the fixed text at the end of the answer."""
         fixed = plan.fixed.decode()
-        if not self._current_source().allowed(fixed, ("",)):
+        if fixed and not self._source.allowed(fixed, ("",)):
             plan.give_up()
             return None
         self.has_ended = True
@@ -254,10 +249,10 @@ class MaskedSteps:
         result = self._binding.fill(stream, {"before": text, "take_back": 0})
         return ChoiceStep(result.answer_tokens[self._n_tokens :], text, False)
 
-    def _cut(self, step: StreamStep, n_left: int) -> StreamStep:
+    def _cut(self, step: StreamStep) -> StreamStep:
         """Return a step without the tokens after the limit."""
         self.has_ended, self.is_cut = False, True
-        tokens = step.tokens[:n_left]
+        tokens = step.tokens[: self._max_tokens - self._n_tokens]
         text = b"".join(self._texts[token] for token in tokens).decode("utf-8", "ignore")
         return replace(step, tokens=tokens, text=text, done=True)
 
@@ -267,15 +262,15 @@ class MaskedSteps:
         """Restrict the next tokens to those that the masks allow; return the end of the text."""
         self._follows_label = False
         source = self._source
-        if source is None or self._unread:
-            source = self._current_source()
         self.has_ended = bool(source.has_ended)
         if self.has_ended:
             return StreamStep((), "", True)
         room = self._max_tokens - self._n_tokens if self._max_tokens else None
         forced = source.forced()[:room]
         if forced:
-            forced = self._before_choice(forced)
+            if self._plan is not None:
+                texts = map(self._texts.__getitem__, forced)
+                forced = forced[: self._plan.push(*texts, past_choices=self._has_bias)]
             self._binding.set_forced_tokens(stream, forced)
             self._n_forced = len(forced)
             return None
@@ -307,26 +302,6 @@ class MaskedSteps:
         finally:
             computing.exception()  # wait: the thread must not use the source any more
         return computing.result()
-
-    def _current_source(self) -> Any:
-        """Return the mask source after it has read all tokens."""
-        if self._source is None:
-            self._source = self._masks.start()
-        if isinstance(self._source, GuidanceSource):  # others have no plan, so nothing is unread
-            self._source.accept_all(self._unread)
-            self._unread.clear()
-        return self._source
-
-    def _before_choice(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Let the plan read these tokens; return those up to the next choice."""
-        plan = self._plan
-        if plan is None:
-            return tokens
-        for n, token in enumerate(tokens, 1):
-            plan.push(self._texts[token])
-            if plan.is_over or (plan.choice is not None and not self._has_bias):
-                return tokens[:n]
-        return tokens
 
     def _crosses(self, step: StreamStep, plan: PlanReader) -> bool:
         """Return whether a step's last token ends inside the text of the next choice.

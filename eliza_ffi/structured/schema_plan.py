@@ -96,9 +96,6 @@ class SchemaPlan:
         self._forms: dict[int, _Form] = {}  # by the identity of a part
         self.root = schema
 
-    def start(self) -> PlanReader:
-        return PlanReader(self)
-
     @lazy_property
     def whole(self) -> _Form:
         """How the whole value is read."""
@@ -140,7 +137,7 @@ class _Form:
         self.is_forbidden = whole is False or self.whole.get("enum") == []
         self.labels: tuple[Label, ...] | None = None  # None = they are not listed
         self._plan = plan
-        self._fields: dict[tuple[int, int, str], tuple[Label, ...]] = {}
+        self.fields_at = functools.lru_cache(maxsize=1024)(self._fields_at)
 
     @lazy_property
     def names(self) -> list[str]:
@@ -255,17 +252,10 @@ class _Form:
         is_optional = index >= part.get("minItems", 0)
         return None if form.part is False or (is_optional and form.is_forbidden) else form
 
-    def fields_at(self, index: int, n_written: int, following: str) -> tuple[Label, ...]:
+    def _fields_at(self, index: int, n_written: int, following: str) -> Sequence[Label]:
         """Return what may come after the first `index` declared fields of an object that has
         `n_written` fields: a field, or the end. The label of a field that is not declared ends
         after the first quote of its name."""
-        least = self.whole.get("minProperties", 0)
-        key = index, min(n_written, max(least, 1)), following  # more make no difference
-        if key not in self._fields:
-            self._fields[key] = tuple(self._labels_at(*key))
-        return self._fields[key]
-
-    def _labels_at(self, index: int, n_written: int, following: str) -> list[Label]:
         before = self._plan.comma if n_written else "{"
         required, least = self.whole.get("required", ()), self.whole.get("minProperties", 0)
         names = self.names
@@ -316,7 +306,6 @@ class PlanReader:
         self._plan = plan
         self._text = bytearray()
         self._at = 0  # everything before this offset has been read; `fixed` counts as written
-        self._chosen: int | None = None
         self._string: JsonScanner | None = None  # of a free value
         # The values that are being read, innermost last. The reader resumes only the innermost.
         self._open: list[Steps] = [self._answer()]
@@ -327,22 +316,29 @@ class PlanReader:
         """The text after the beginning of `choice` that a free token has already written."""
         return bytes(self._text[self._at :])
 
-    def push(self, data: bytes) -> None:
-        """Add text that was written without the reader's choices."""
-        self._text += data
-        string = self._string
-        if string is not None and string.is_plain and not ENDS_PLAIN_TEXT.search(data):
-            self._at = len(self._text)
-            return
-        n = min(len(data), len(self.fixed))
-        if self.fixed[:n] != data[:n]:
-            self.give_up()
-        else:
-            self.fixed = self.fixed[n:]
-        if self._open and not self.fixed:
-            self._resume()
-        elif self.choice is not None or self.is_over:
-            self._set_position()
+    def push(self, *texts: bytes, past_choices: bool = False) -> int:
+        """Add texts that were written without the reader's choices, until the answer is over or,
+        unless `past_choices`, a choice comes next. Return the number of texts that were added."""
+        for n, data in enumerate(texts, 1):
+            self._text += data
+            string = self._string
+            if string is not None and string.is_plain and not ENDS_PLAIN_TEXT.search(data):
+                self._at = len(self._text)
+                continue
+            n_fixed = min(len(data), len(self.fixed))
+            if self.fixed[:n_fixed] != data[:n_fixed]:
+                self.give_up()
+            else:
+                self.fixed = self.fixed[n_fixed:]
+            if self._open and not self.fixed:
+                if self.choice is not None:
+                    self._open.append(self._written_of(self.choice.labels))
+                self._resume()
+            elif self.choice is not None or self.is_over:
+                self._set_position()
+            if self.is_over or (self.choice is not None and not past_choices):
+                return n
+        return len(texts)
 
     def choose(self, index: int) -> None:
         """Replace `beyond` by `fixed` and the scored text of a label of `choice`."""
@@ -352,17 +348,12 @@ class PlanReader:
         del self._text[self._at :]
         self._text += self.fixed + label.scored.encode()
         self.fixed = label.text[len(label.scored) :].encode()
-        self._chosen = index
-        self._resume()
+        self._at += len(label.text.encode())
+        self._resume(label)
 
-    def _resume(self) -> None:
-        result, choice = None, self.choice
+    def _resume(self, result: Label | None = None) -> None:
+        """Read on; `result` is the label that was chosen, if any."""
         try:
-            if choice is not None and self._chosen is not None:
-                result, self._chosen = choice.labels[self._chosen], None
-                self._at += len(result.text.encode())
-            elif choice is not None:
-                self._open.append(self._written_of(choice.labels))
             while self._open:
                 try:
                     step = self._open[-1].send(result)
@@ -484,7 +475,7 @@ class PlanReader:
                 self._expect(found.text)
             else:
                 name = names[index] if index < len(names) else str(n)
-                found = yield PlannedChoice(f"{prefix}{name}?", labels, False)
+                found = yield PlannedChoice(f"{prefix}{name}?", tuple(labels), False)
             name, value = found.value, found.leads_to
             if name is None:
                 return

@@ -108,7 +108,7 @@ def test_a_reader_follows_every_answer_that_the_masks_allow(
         written = random_answer(masks, texts, dice, 200)
         assume(written is not None)
         assert written is not None
-        reader = SchemaPlan(an(a=schema, b=BOOLEAN)).start()
+        reader = PlanReader(SchemaPlan(an(a=schema, b=BOOLEAN)))
         check_followed(reader, written.encode(), dice)
         assert reader.is_over
         assert reader.fixed == b""
@@ -152,7 +152,7 @@ def test_the_masks_allow_every_answer_that_a_plan_writes(
     ids=str,
 )
 def test_the_first_choice(schema: Any, path: str) -> None:
-    choice = SchemaPlan(schema).start().choice
+    choice = PlanReader(SchemaPlan(schema)).choice
     assert choice is not None and choice.path == path
 
 
@@ -178,7 +178,7 @@ def test_the_first_choice(schema: Any, path: str) -> None:
     ids=lambda schema: str(schema)[:60],
 )
 def test_a_value_that_cannot_be_divided_is_free(schema: Any) -> None:
-    reader = SchemaPlan(schema).start()
+    reader = PlanReader(SchemaPlan(schema))
     assert reader.choice is None
     assert not reader.is_over
 
@@ -186,10 +186,12 @@ def test_a_value_that_cannot_be_divided_is_free(schema: Any) -> None:
 def test_references_that_multiply_end_in_free_text() -> None:
     refs = [{f"f{i}": {"$ref": f"#/$defs/d{n}"} for i in range(2)} for n in range(26)]
     defs: dict[str, Any] = {f"d{n}": an(**refs[n + 1]) for n in range(25)}
-    reader = SchemaPlan({**an(**refs[0]), "$defs": {**defs, "d25": {"const": 1}}}).start()
+    reader = PlanReader(SchemaPlan({**an(**refs[0]), "$defs": {**defs, "d25": {"const": 1}}}))
     assert (reader.choice, reader.is_over, reader.fixed) == (None, False, b"")
     unions: dict[str, Any] = {f"d{n}": {"anyOf": [*refs[n + 1].values()]} for n in range(25)}
-    reader = SchemaPlan({"$ref": "#/$defs/d0", "$defs": {**unions, "d25": {"const": 1}}}).start()
+    reader = PlanReader(
+        SchemaPlan({"$ref": "#/$defs/d0", "$defs": {**unions, "d25": {"const": 1}}})
+    )
     assert reader.choice is None
 
 
@@ -369,7 +371,7 @@ def test_threads_read_one_plan(tiny_model: Model) -> None:
     values = [f"value {i}" for i in range(3000)]
     plan = SchemaPlan(an(a={"enum": values}))
     with ThreadPoolExecutor(4) as pool:
-        readers = list(pool.map(lambda _: plan.start(), range(8)))
+        readers = list(pool.map(PlanReader, [plan] * 8))
     assert all(reader.choice is not None for reader in readers)
 
 
@@ -415,7 +417,7 @@ def test_max_tokens_limits_all_tokens(tiny_model: Model, n: int) -> None:
 def test_a_schema_without_keywords_has_no_choices() -> None:
     for schema in ("true", "false", "{}"):
         plan = plan_of_text(schema)
-        assert plan is not None and plan.start().choice is None
+        assert plan is not None and PlanReader(plan).choice is None
 
 
 OPEN = {"type": "object", "additionalProperties": {"enum": [1, 2]}}
