@@ -38,9 +38,9 @@ class Generation:
     """The generation of text for the request `args`; `run` is the run that it is a part of.
 
     `warn` is called at most once, with a reason, if the library has no tries to constrain the
-    labels. `at_once` says whether a step may have many tokens, so that the whole text needs few
-    calls of the library. The token `last` ends the text, even if the model would continue; it needs
-    `at_once` to be False. Successive steps may be pulled from different threads.
+    labels. `at_once` says whether to write the whole text in few calls of the library, without
+    steps. The token `last` ends the text, even if the model would continue; it needs `at_once` to
+    be False. Successive steps may be pulled from different threads.
 
     Attributes
     ----------
@@ -73,8 +73,7 @@ class Generation:
         self._masked = None if masks is None else MaskedSteps(run, args, masks)
         self.args = args
         self._warn = warn
-        supports = run.binding.supports
-        self._at_once = at_once and supports("next_many") and supports("set_stops")
+        self._at_once = at_once
         self._last = last
         self.text = ""
         self.tokens: tuple[int, ...] = ()
@@ -99,7 +98,8 @@ class Generation:
         self.leaf_logprobs: NDArray[np.float64] | None = None
 
     def steps(self, stream: Any = None) -> Generator[StreamStep | Generation, None, None]:
-        """Generate, and yield the steps, of which the last has `done` set; then itself.
+        """Generate, and yield the steps, of which the last has `done` set; then itself. With
+        `at_once`, there are no steps.
 
         An open `stream` has read the prompt, and stays open.
         """
@@ -116,16 +116,23 @@ class Generation:
             try:
                 if has_trie and args.score_choices:
                     self.leaf_logprobs = self._binding.token_trie_scores(stream)
-                for pulled in self._pull(stream):
+                steps = self._steps_of(stream)
+                while not self._done:
+                    try:
+                        pulled = next(steps)
+                    except ContextFullError:
+                        if not self._tokens:
+                            raise
+                        self._context_full = True
+                        pulled = StreamStep((), "", True)  # keep the text so far
                     step = self._count(pulled)
                     if args.logprobs is not None:
                         found = self._take_logprobs(stream, pulled, args.logprobs)
                         step = replace(step, logprobs=found)
                     if step.done:
                         self._read_outcome(stream, has_trie)
-                    yield step
-                    if step.done:
-                        break
+                    if not self._at_once:
+                        yield step
             finally:
                 if has_trie:
                     run.end()
@@ -174,23 +181,20 @@ class Generation:
             return "set_text_choices", given.texts, mode | heal
         return None
 
+    def _steps_of(self, stream: Any) -> Iterator[StreamStep]:
+        """Return the steps of a stream, as they come from the masks or the library."""
+        if self._masked is None:
+            return self._pull(stream)
+        args = self.args
+        is_plain = args.logprobs is None and not args.stop and args.reasoning is None
+        return self._masked.steps(stream, self._at_once and is_plain)
+
     def _pull(self, stream: Any) -> Iterator[StreamStep]:
-        try:
-            if self._masked is not None:
-                args = self.args
-                is_joined = self._at_once and args.logprobs is None
-                is_joined = is_joined and not args.stop and args.reasoning is None
-                yield from self._masked.steps(stream, is_joined)
-                return
-            binding = self._binding
-            while True:
-                self._run.check()
-                yield binding.next(stream, at_once=self._at_once)
-        except ContextFullError:
-            if not self._tokens:
-                raise
-            self._context_full = True
-            yield StreamStep((), "", True)  # keep the text so far
+        supports = self._binding.supports
+        at_once = self._at_once and supports("next_many") and supports("set_stops")
+        while True:
+            self._run.check()
+            yield self._binding.next(stream, at_once=at_once)
 
     def _count(self, step: StreamStep) -> StreamStep:
         """Add a step to the result, and return the step without reasoning and stop strings."""
