@@ -101,7 +101,7 @@ def _ask_llama_server(model: Model, text: str) -> Request:
     (ending,) = prompt.endings
     labels = [f"{ending.lead}{each}" for each in OPTIONS]
     return "/completion", {
-        "prompt": [*prompt.generation.prompt_tokens, *ending.tokens],
+        "prompt": [*prompt.tokens, *ending.tokens],
         "grammar": gbnf_of(labels),
         "stop": labels,  # which saves the pass that would generate the end token
         "n_predict": 64,

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decisions.prompt_tokens import QuestionPrompt
-from ..library.protocol import Hidden
-from ..session.requests import Request
+from ..library.protocol import Hidden, StreamConfig
 from ..session.scoring import ScoredPrompt
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ FoundStates: TypeAlias = "Mapping[StateKey, tuple[tuple[int, ...], Floats]]"
 
 def key_of(request: ScoredPrompt) -> StateKey:
     assert request.hidden is not None
-    return tuple(request.generation.prompt_tokens), request.hidden.ranges
+    return tuple(request.tokens), request.hidden.ranges
 
 
 def joined(requests: Iterable[ScoredPrompt]) -> dict[StateKey, ScoredPrompt]:
@@ -99,7 +98,7 @@ def read_with_scores(
     """
     remaining, replaced, prompts = dict(states), {}, []
     for prompt in scored:
-        tokens = tuple(prompt.generation.prompt_tokens)
+        tokens = tuple(prompt.tokens)
         has_scores = any(ending.k is None for ending in prompt.endings)
         begins = (key for key in remaining if has_scores and tokens[: len(key[0])] == key[0])
         if (key := next(begins, None)) is not None:
@@ -129,13 +128,14 @@ class FeatureReader:
         self._n_before = len(commonprefix([one, other]))
         self._n_after = len(commonprefix([one[::-1], other[::-1]]))
 
-    def requests(self, generation: Request, apart: bool) -> dict[tuple[Pooling, ...], ScoredPrompt]:
+    def requests(
+        self, config: StreamConfig, tokens: Sequence[int], apart: bool
+    ) -> dict[tuple[Pooling, ...], ScoredPrompt]:
         """Return the requests for the features of a prompt by their poolings.
 
         The mean and the last token have one request together, or one each. Tokens before their
         states are kept for other prompts.
         """
-        tokens = generation.prompt_tokens
         begin, end = self._input(len(tokens))
         ranges = {"mean": (begin, end), "last": (len(tokens) - 1, len(tokens))}
         every = tuple(self._layers)
@@ -146,7 +146,8 @@ class FeatureReader:
             wanted = tuple(ranges[each] for each in poolings)
             n_kept = end if apart and "mean" not in poolings else begin
             made[poolings] = ScoredPrompt(
-                replace(generation, prompt_tokens=tokens if "last" in poolings else tokens[:end]),
+                config,
+                tokens if "last" in poolings else tokens[:end],
                 hidden=Hidden(tuple(layers), wanted, self._n_embd, min(n_kept, len(tokens) - 1)),
             )
         return made

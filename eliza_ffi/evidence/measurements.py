@@ -68,7 +68,7 @@ def key_of(session: Session, args: ScoreArgs) -> str | None:
         return None
     read = [
         [
-            list(prompt.generation.prompt_tokens),
+            list(prompt.tokens),
             [[list(each.tokens), list(each.choices.texts), each.lead] for each in prompt.endings],
         ]
         for prompt in args.prompts

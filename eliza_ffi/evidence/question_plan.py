@@ -123,8 +123,8 @@ class QuestionPlan:
         hidden: WantedHidden | None = None,
     ) -> None:
         self._settings, self._full = settings, full
-        # The prompts of a request replace this one.
-        self._request = generate_request(session, [0], method="decide", **(stream or {}))
+        # Its prompt is never read.
+        self._config = generate_request(session, [0], method="decide", **(stream or {}))
         self._model = decision_model_of(session) if settings.prompt is None else None
         self._source = evidence_source(session)
         self._priors: dict[QuestionPrompt, OptionPrior | None] = {}
@@ -232,21 +232,25 @@ class QuestionPlan:
         if self._model is not None:
             return self._about_by_model(session, self._model, input, allowed_probability)
         text = input_text(input)
-        readers = self._readers
-        tokens = tokens_of_prompts(session, text, [each.prompt for each in readers.values()])
-        wanted = {
-            i: reader.requests(self._generation(each.tokens), self._apart)
-            for (i, reader), each in zip(readers.items(), tokens, strict=True)
-        }
-        states = joined(each for requests in wanted.values() for each in requests.values())
-        scored = []
+        prompts = []
         for group in self._groups:
             written = tokens_of_prompts(session, text, group)
-            scored.append(self._scored(list(zip(group, written, strict=True))))
-        states, with_scores, scored = read_with_scores(states, scored)
-        prompts = [*states.values(), *scored]
+            prompts.append(self._scored(list(zip(group, written, strict=True))))
+        wanted: dict[int, Any] = {}
+        requests: dict[StateKey, ScoredPrompt] = {}
+        if self._readers:
+            readers = self._readers.values()
+            tokens = tokens_of_prompts(session, text, [each.prompt for each in readers])
+            wanted = {
+                i: reader.requests(self._config, each.tokens, self._apart)
+                for (i, reader), each in zip(self._readers.items(), tokens, strict=True)
+            }
+            states = joined(each for parts in wanted.values() for each in parts.values())
+            states, with_scores, prompts = read_with_scores(states, prompts)
+            prompts = [*states.values(), *prompts]
+            requests = states | with_scores
         args = ScoreArgs(prompts, self._full, allowed_probability, self._evidence(text.strip()))
-        return QuestionRequest(args, partial(self._scores, wanted, states | with_scores))
+        return QuestionRequest(args, partial(self._scores, wanted, requests))
 
     @property
     def takes_json(self) -> bool:
@@ -332,10 +336,7 @@ class QuestionPlan:
             Ending(rest, each.labels, prompt.k, each.lead)
             for rest, (prompt, each) in zip(rests, written, strict=True)
         ]
-        return ScoredPrompt(self._generation(begin), endings)
-
-    def _generation(self, tokens: list[int]) -> Any:
-        return replace(self._request, prompt_tokens=tokens)
+        return ScoredPrompt(self._config, begin, endings)
 
     def _scores(
         self,
@@ -383,7 +384,8 @@ class QuestionPlan:
         if model.marked is not None:
             prompts = [
                 ScoredPrompt(
-                    self._generation(list(each.tokens)),
+                    self._config,
+                    each.tokens,
                     positions=each.read,
                     roles=each.roles if isinstance(each, JointPrompt) else (),
                 )
@@ -395,14 +397,14 @@ class QuestionPlan:
             )
         begin, rests = shared_beginning([list(each.tokens) for each in every])
         labels = [label_tokens(session, each.read) for each in every]
-        prompt = ScoredPrompt(self._generation(begin), tuple(map(Ending, rests, labels)))
+        prompt = ScoredPrompt(self._config, begin, tuple(map(Ending, rests, labels)))
         args = ScoreArgs([prompt], allowed_probability=allowed_probability)
         return QuestionRequest(args, partial(_model_scores, asked))
 
     def texts(self, session: Session, input: Any) -> list[str]:
         """Return the text of the prompts, including control tokens, for inspection."""
         return [
-            session.detokenize([*prompt.generation.prompt_tokens, *tokens], unparse_special=True)
+            session.detokenize([*prompt.tokens, *tokens], unparse_special=True)
             for prompt in self.about(session, input).args.prompts
             for tokens in ([ending.tokens for ending in prompt.endings] or [()])
         ]

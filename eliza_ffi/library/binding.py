@@ -1169,12 +1169,14 @@ class _Endings:
         ffi = binding._ffi
         self.structs = ffi.new("eliza_ending_t[]", len(pairs))
         self._sizes, self._alive = [], []
+        self.n_tokens = 0  # of the endings, each with its longest choice
         for ending, pair in zip(self.structs, pairs, strict=True):
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise wrong("endings", ENDINGS, endings)
             tokens, choices = pair
             self._alive.append(binding._set_ending(ending, tokens, choices))
             self._sizes.append(choices.n)
+            self.n_tokens += ending.n_tokens + choices.longest
         self.n = sum(self._sizes)
         self._constrained = np.zeros(self.n)
         self._full = np.zeros(self.n) if full else None
@@ -1203,6 +1205,7 @@ class Decision:
         self, struct: Any, scored: _Endings, states: NDArray[np.float32] | None, alive: Any
     ) -> None:
         self.struct, self.scored, self.states, self._alive = struct, scored, states, alive
+        self.n_tokens: int = struct.n_tokens + scored.n_tokens
 
 
 def _json_of(name: str, texts: Sequence[str]) -> bytes:

@@ -112,12 +112,12 @@ class Run(Generic[Step]):
             self.end()
             binding.close(stream)
 
-    def decide(self, decision: Decision, n_tokens: int) -> Decided:
-        """Make a decision that :meth:`cancel` stops; `n_tokens` is as for :meth:`call`."""
+    def decide(self, decision: Decision) -> Decided:
+        """Make a decision that :meth:`cancel` stops."""
         context = self.model.ctx
         self._begin(partial(self.binding.cancel_decision, context, decision))
         try:
-            return self.call(partial(self.binding.decide, context, decision), n_tokens)
+            return self.call(partial(self.binding.decide, context, decision), decision.n_tokens)
         finally:
             self.end()
 

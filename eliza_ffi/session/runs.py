@@ -168,14 +168,13 @@ def choice_run(
     with_text = request.on_text is not None
 
     def steps(run: Run[Any], request: Request) -> Generator[str | ChoiceResult[Any], None, None]:
-        if searches_spellings(request):
-            found = LabelSearch(run, request, label_set, k=1).choice()
-            if with_text:
-                yield found.text
-            yield found
-            return
-        if isinstance(request.constraint, PreparedChoices) and not request.max_tokens:
-            chosen = _chosen(run, request, request.constraint, label_set)
+        chosen = None
+        if isinstance(request.constraint, PreparedChoices):
+            if not request.max_tokens:
+                chosen = _chosen(run, request, request.constraint, label_set)
+        elif searches_spellings(request):
+            chosen = LabelSearch(run, request, label_set, k=1).choice()
+        if chosen is not None:
             if with_text:
                 yield chosen.text
             yield chosen
@@ -404,7 +403,7 @@ def hidden_states_run(
     def steps(run: Run[Any]) -> Generator[NDArray[np.float32], None, None]:
         hidden = Hidden(tuple(ascending), tuple(ranges), n_embd, n_kept)
         decision = session.binding.decision(request, tokens, hidden=hidden)
-        found = run.decide(decision, len(tokens)).hidden
+        found = run.decide(decision).hidden
         assert found is not None
         yield found[[ascending.index(layer) for layer in wanted]]
 

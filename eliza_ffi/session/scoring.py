@@ -20,9 +20,9 @@ from ..library.protocol import (
     Hidden,
     PreparedChoices,
     Ranking,
+    StreamConfig,
     Tokens,
 )
-from .requests import Request
 from .run import LONG_CALL, Run
 
 
@@ -40,7 +40,8 @@ class Ending:
 class ScoredPrompt:
     """A prompt, and the endings to score after it."""
 
-    generation: Request  # the prompt and the slot
+    config: StreamConfig  # the slot, and its cache
+    tokens: Tokens
     endings: Sequence[Ending] = ()
     hidden: Hidden | None = None  # the hidden states to read
     # The positions of the tokens whose embeddings to read, ascending. Such a prompt has no endings,
@@ -53,8 +54,7 @@ class ScoredPrompt:
     @property
     def n_tokens(self) -> int:
         """The number of tokens of the prompt and all endings, without labels."""
-        n_endings = sum([len(ending.tokens) for ending in self.endings])
-        return len(self.generation.prompt_tokens) + n_endings
+        return len(self.tokens) + sum([len(ending.tokens) for ending in self.endings])
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class ScoreArgs:
     @property
     def slot_id(self) -> int:
         """The slot that the prompts use; -1 = any."""
-        return self.prompts[0].generation.slot_id if self.prompts else -1
+        return self.prompts[0].config.slot_id if self.prompts else -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,90 +103,103 @@ class Scoring:
     def __init__(self, run: Run[Any], args: ScoreArgs) -> None:
         self._run, self._binding = run, run.binding
         self.args = args
+        self._scores: list[EndingScores] = []
+        self._rankings: list[Ranking] = []
+        self._hidden: list[NDArray[np.float32]] = []
+        self._prompt_tokens = self._cached_tokens = self._forward_passes = 0
 
     def result(self) -> ScoreResult:
         """Score all endings."""
-        counts = _Counts()
-        scores: list[EndingScores] = []
-        rankings: list[Ranking] = []
-        hidden: list[NDArray[np.float32]] = []
-        evidence = None
+        evidence, before = None, None
         if self.args.evidence is not None:
             # In another thread than the main one, because its calls may be long.
             evidence = self._run.call(partial(self.args.evidence, self._run.check), LONG_CALL)
-            counts.prompt_tokens += evidence.n_tokens
+            self._prompt_tokens += evidence.n_tokens
             if not self.args.prompts:
-                counts.forward_passes = -1
+                self._forward_passes = -1
         for prompt in self.args.prompts:
-            counts.begin(prompt)
-            if prompt.positions:
-                hidden.append(self._read_rows(prompt, counts))
+            n_known = _n_common(before, prompt)
+            self._prompt_tokens += prompt.n_tokens - n_known
             try:
-                states = self._decide(prompt, counts, scores)
-                self._search(prompt, counts, rankings)
+                self._read(prompt, n_known)
             except (ContextFullError, TokenTrieError) as error:
-                n_prompt = len(prompt.generation.prompt_tokens)
+                n_prompt = len(prompt.tokens)
                 labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
                 self._run.name_label(error, *labels)
                 raise
-            if states is not None:
-                hidden.append(states)
+            before = prompt
         return ScoreResult(
-            tuple(scores),
-            counts.prompt_tokens,
-            counts.cached_tokens,
-            counts.forward_passes,
-            tuple(rankings),
-            tuple(hidden),
+            tuple(self._scores),
+            self._prompt_tokens,
+            self._cached_tokens,
+            self._forward_passes,
+            tuple(self._rankings),
+            tuple(self._hidden),
             evidence,
         )
 
-    def _read_rows(self, prompt: ScoredPrompt, counts: _Counts) -> NDArray[np.float32]:
-        run, tokens = self._run, prompt.generation.prompt_tokens
+    def _read(self, prompt: ScoredPrompt, n_known: int) -> None:
+        """Read what a prompt wants; the first `n_known` tokens are counted already."""
+        if prompt.positions:
+            self._read_rows(prompt)
+        scored = [(each.tokens, each.choices) for each in prompt.endings if each.k is None]
+        if scored or prompt.hidden is not None:
+            self._decide(prompt, scored, n_known)
+        if len(scored) < len(prompt.endings):
+            self._search(prompt, n_known)
+
+    def _read_rows(self, prompt: ScoredPrompt) -> None:
+        run, tokens = self._run, prompt.tokens
         run.check()
-        counts.forward_passes = -1
+        self._forward_passes = -1
         read = partial(
             self._binding.token_embeddings, run.model.ctx, tokens, prompt.positions, prompt.roles
         )
-        return run.call(read, len(tokens))
+        self._hidden.append(run.call(read, len(tokens)))
 
     def _decide(
-        self, prompt: ScoredPrompt, counts: _Counts, scores: list[EndingScores]
-    ) -> NDArray[np.float32] | None:
-        """Append the scores of the endings without `k`, and return the hidden states."""
-        scored = [(ending.tokens, ending.choices) for ending in prompt.endings if ending.k is None]
-        if not scored and prompt.hidden is None:
-            return None
+        self, prompt: ScoredPrompt, scored: list[tuple[Tokens, PreparedChoices]], n_known: int
+    ) -> None:
+        """Score the endings without `k`, and read the hidden states."""
         decision = self._binding.decision(
-            prompt.generation,
-            prompt.generation.prompt_tokens,
+            prompt.config,
+            prompt.tokens,
             scored,
             full=self.args.full,
             allowed_probability=self.args.allowed_probability,
             hidden=prompt.hidden,
         )
-        n_labels = sum([choices.longest for _, choices in scored])
-        decided = self._run.decide(decision, prompt.n_tokens + n_labels)
-        scores += decided.scores
-        counts.add(decided.cached_tokens, decided.forward_passes)
-        return decided.hidden
+        decided = self._run.decide(decision)
+        self._scores += decided.scores
+        self._cached_tokens += max(0, decided.cached_tokens - n_known)
+        self._forward_passes += decided.forward_passes
+        if decided.hidden is not None:
+            self._hidden.append(decided.hidden)
 
-    def _search(self, prompt: ScoredPrompt, counts: _Counts, rankings: list[Ranking]) -> None:
-        """Append the rankings of the endings with `k`."""
+    def _search(self, prompt: ScoredPrompt, n_known: int) -> None:
+        """Rank the labels of the endings with `k`."""
         searched = [ending for ending in prompt.endings if ending.k is not None]
-        if not searched:
-            return
-        tokens = prompt.generation.prompt_tokens
-        with self._run.opened(prompt.generation) as stream:
+        tokens = prompt.tokens
+        with self._run.opened(prompt.config) as stream:
             self._binding.append(stream, tokens)
             for ending in searched:
                 choices, k = ending.choices, min(ending.k or 0, ending.choices.n)
                 self._run.check()
                 rank = partial(self._binding.rank, stream, choices, k=k, after=ending.tokens)
-                rankings.append(self._run.call(rank, len(tokens) + len(ending.tokens) + choices.n))
+                n_tokens = len(tokens) + len(ending.tokens) + choices.n
+                self._rankings.append(self._run.call(rank, n_tokens))
             stats = self._binding.stats(stream)
-        is_first = len(searched) == len(prompt.endings)
-        counts.add(stats.prompt_tokens_reused if is_first else 0, stats.forward_passes)
+        if len(searched) == len(prompt.endings):  # otherwise they were counted already
+            self._cached_tokens += max(0, stats.prompt_tokens_reused - n_known)
+        self._forward_passes += stats.forward_passes
+
+
+def _n_common(before: ScoredPrompt | None, prompt: ScoredPrompt) -> int:
+    """Return how many tokens of a prompt were counted with the one before it, for its states."""
+    if before is None or before.hidden is None or before.endings:
+        return 0
+    pairs = zip(before.tokens, prompt.tokens, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
@@ -198,27 +211,3 @@ def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) 
     best = logprobs[order]
     rest = max(0.0, 1.0 - float(np.exp(best).sum()))
     return Ranking(order, best, best, True, rest, forward_passes, -1)
-
-
-class _Counts:
-    """Counts tokens and forward passes over several streams."""
-
-    def __init__(self) -> None:
-        self.prompt_tokens = self.cached_tokens = self.forward_passes = 0
-        self._prompt: ScoredPrompt | None = None
-        self._n_known = 0  # the first tokens of the prompt, which the one before it has, too
-
-    def begin(self, prompt: ScoredPrompt) -> None:
-        """Count the tokens of the next prompt."""
-        before, self._prompt, self._n_known = self._prompt, prompt, 0
-        if before is not None and before.hidden is not None and not before.endings:
-            tokens = zip(
-                before.generation.prompt_tokens, prompt.generation.prompt_tokens, strict=False
-            )
-            self._n_known = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], tokens))
-        self.prompt_tokens += prompt.n_tokens - self._n_known
-
-    def add(self, n_cached: int, n_passes: int) -> None:
-        """Count the passes and the cached tokens of the prompt."""
-        self.cached_tokens += max(0, n_cached - self._n_known)
-        self.forward_passes += n_passes

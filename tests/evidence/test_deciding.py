@@ -79,7 +79,7 @@ def prompts_of(
     """Return a question in each order, with the tokens of its whole prompt."""
     plan = QuestionPlan(model.session, [question], how)
     prompts = [
-        [*prompt.generation.prompt_tokens, *ending.tokens]
+        [*prompt.tokens, *ending.tokens]
         for prompt in plan.about(model.session, given).args.prompts
         for ending in prompt.endings
     ]

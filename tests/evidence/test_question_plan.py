@@ -103,7 +103,7 @@ def prompts_of(
 ) -> list[list[int]]:
     """Return the tokens of each whole prompt."""
     return [
-        [*prompt.generation.prompt_tokens, *ending.tokens]
+        [*prompt.tokens, *ending.tokens]
         for prompt in asked_about(model, text, questions or QUESTIONS, how)
         for ending in prompt.endings
     ]
@@ -156,7 +156,7 @@ def test_tokens_are_equal_to_tokenizing_each_prompt_whole(
 def test_prompts_share_the_tokens_of_the_input(model: Model) -> None:
     words = SENTENCE * 4
     (prompt,) = asked_about(model, words, QUESTIONS, how_of(model))
-    assert model.detokenize(prompt.generation.prompt_tokens).strip().endswith(words.strip())
+    assert model.detokenize(prompt.tokens).strip().endswith(words.strip())
     assert all(0 < len(ending.tokens) < 80 for ending in prompt.endings)
 
 

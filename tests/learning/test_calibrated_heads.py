@@ -116,7 +116,7 @@ def test_features_are_means_of_hidden_states(tiny_model: Model, order: Any) -> N
     request = plan.about(session, text)
     (scores,) = request.scores(Task(session, score_run(session, request.args)).run())
     assert scores.hidden is not None
-    tokens = list(request.args.prompts[0].generation.prompt_tokens)
+    tokens = list(request.args.prompts[0].tokens)
     states = tiny_model.hidden_states(tokens, layers=[1, 2, 3], n_rows=len(tokens))
     texts = [session.detokenize([each]) for each in tokens]
     begin = next(i for i in range(len(tokens)) if "".join(texts[i:]).startswith("The horse"))
