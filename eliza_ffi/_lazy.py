@@ -63,9 +63,12 @@ class Recent(Generic[Value]):
         self._kept: dict[Hashable, Value] = {}
 
     def find(self, key: Hashable) -> Value | None:
-        """Return the value of a key, or None."""
+        """Return the value of a key, or None. The value counts as used."""
         with self._lock:
-            return self._kept.get(key)
+            value = self._kept.pop(key, None)
+            if value is not None:
+                self._kept[key] = value  # at the end; the least recently used one is the first
+            return value
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Return the value of a key; without one, make it and keep it."""
@@ -74,7 +77,7 @@ class Recent(Generic[Value]):
         if value is None:
             value = make()
         with self._lock:
-            self._kept[key] = value  # at the end, so that the least recently used one is the first
+            self._kept[key] = value
             while len(self._kept) > self._most:
                 del self._kept[next(iter(self._kept))]
         return value

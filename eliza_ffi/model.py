@@ -34,7 +34,7 @@ from .decisions.answers import (
     ScoreAnswer,
 )
 from .decisions.prompts import check_one_input
-from .decisions.questions import Choice, MultiLabel, Predicate, Questions, Score, V, values_of
+from .decisions.questions import Choice, MultiLabel, Predicate, Questions, Score, V
 from .decisions.wire import as_questions
 from .evidence.certificates import inner_fraction
 from .evidence.deciding import (
@@ -1192,7 +1192,7 @@ class Model:
 
         def read(decisions: list[Any]) -> list[Share]:
             found = [answers_of(each.answers[0]) for each in decisions]
-            return shares_of(found, values_of(asked), right, groups, confidence)
+            return shares_of(found, asked.values, right, groups, confidence)
 
         listed = list(check_prompts(inputs, "count", "inputs"))
         return cast("list[Share]", self._decided(listed, asked, settings, read))

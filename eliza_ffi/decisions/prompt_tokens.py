@@ -75,11 +75,12 @@ class QuestionPrompt:
     def _prepare(self, session: Session, end: str) -> None:
         whole = Prompt().text("x" + self._frame.after).template(end)
         shorter: Any
-        shorter, self._lead = split_trailing_spaces(whole)
+        shorter, self.lead = split_trailing_spaces(whole)
         try:
-            session.choices.tokens_of(self._labels, self._lead)
+            self.choices = session.choices.tokens_of(self._labels, self.lead)
         except InvalidArgumentError:  # no space can be before one of the labels
-            shorter, self._lead = whole, ""
+            shorter, self.lead = whole, ""
+            self.choices = session.choices.tokens_of(self._labels)
         (after, _), *rest = shorter.parts
 
         def ended(before: str) -> Prompt:
@@ -117,7 +118,7 @@ class QuestionPrompt:
     def tokens(self, session: Session, input: str) -> QuestionTokens:
         text = input.strip()
         if self._read is not None and text:
-            return self.with_labels(session, self._read(text))
+            return QuestionTokens(self._read(text), self.choices, self.lead)
         prompt: Any
         if self._settings.prompt is not None:
             prompt = self._settings.prompt(input, self.asked)
@@ -128,10 +129,6 @@ class QuestionPrompt:
             prompt = self._turns().text(self._frame.with_input(text)).template(self._around[-1])
         labels, before, lead = continued_by(session, self._labels, prompt)
         return QuestionTokens(list(prompt_tokens(session, before)), labels, lead)
-
-    def with_labels(self, session: Session, tokens: list[int]) -> QuestionTokens:
-        labels = session.choices.tokens_of(self._labels, self._lead)
-        return QuestionTokens(tokens, labels, self._lead)
 
 
 def tokens_of_prompts(
@@ -156,11 +153,14 @@ def _joined(
     agree.
     """
     whole = prompts[0].tokens(session, text).tokens
-    near = [each.with_labels(session, each.read_near(text[-NEAR:])) for each in prompts]
-    n = len(commonprefix([whole[::-1], near[0].tokens[::-1]]))  # from the end
-    n_common = len(commonprefix([each.tokens for each in near]))
-    n_skipped = len(near[0].tokens) - n
+    near = [each.read_near(text[-NEAR:]) for each in prompts]
+    n = len(commonprefix([whole[::-1], near[0][::-1]]))  # from the end
+    n_common = len(commonprefix(near))
+    n_skipped = len(near[0]) - n
     if n_skipped >= n_common:  # only tokens of the question are the same, none of the input
         return None
     before = whole[: len(whole) - n]
-    return [replace(each, tokens=before + each.tokens[n_skipped:]) for each in near]
+    return [
+        QuestionTokens(before + tokens[n_skipped:], each.choices, each.lead)
+        for each, tokens in zip(prompts, near, strict=True)
+    ]

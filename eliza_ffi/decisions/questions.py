@@ -258,7 +258,7 @@ class Choice(Generic[V]):
         """The values of all options."""
         return tuple(option.value for option in self.options)
 
-    @property
+    @lazy_property
     def has_many_options(self) -> bool:
         """Whether there are more than 255 options. The answer then has only the `top` best ones."""
         return len(self.choices) + (self.none is not None) > MAX_OPTIONS
@@ -325,8 +325,8 @@ class MultiLabel(Generic[V]):
     """Ask which labels fit the input. Each label is asked as a predicate of its own.
 
     >>> topics = MultiLabel("What is it about?", ["parcels", "money"])
-    >>> len(topics.predicates), topics.n_asked, topics.has_many_labels
-    (2, 2, False)
+    >>> topics.values, len(topics.predicates), topics.n_asked, topics.has_many_labels
+    (('parcels', 'money'), 2, 2, False)
 
     Attributes
     ----------
@@ -357,7 +357,7 @@ class MultiLabel(Generic[V]):
         _set(self, instructions=instructions, labels=listed, name=name)
         _check_asked(self)
         _check_count(self, "labels", len(self.labels), 1, MAX_CHOICES)
-        _check_unique(self, [label.value for label in self.labels])
+        _check_unique(self, self.values)
         what = f"{_called(self)}: shortlist"
         _set(self, shortlist=check_whole(what, shortlist, 1, MAX_OPTIONS))
 
@@ -367,6 +367,11 @@ class MultiLabel(Generic[V]):
     @lazy_property
     def _hash(self) -> int:
         return hash((self.instructions, self.labels))
+
+    @lazy_property
+    def values(self) -> tuple[V, ...]:
+        """The values of all labels."""
+        return tuple(label.value for label in self.labels)
 
     @property
     def has_many_labels(self) -> bool:
@@ -414,20 +419,13 @@ def plain_value(value: Value) -> str | bool:
     return value if isinstance(value, bool) else text_of(value)
 
 
-def values_of(question: Question) -> tuple[Value, ...]:
-    """Return the values of all options of a question, or of all its labels."""
-    if isinstance(question, MultiLabel):
-        return tuple(label.value for label in question.labels)
-    return question.values
-
-
 def renamed(question: Question, name: str) -> Question:
     _check_name(name)
     if question.name == name:
         return question
     hash(question)  # the copy keeps what was computed
     copied = copy.copy(question)
-    _set(copied, name=name)
+    object.__setattr__(copied, "name", name)
     return copied
 
 

@@ -62,7 +62,7 @@ def as_questions(questions: Any) -> tuple[Question, ...]:
     if isinstance(questions, _QUESTIONS) or (is_mapping and is_question(questions)):
         read = [question_from(questions)]
     elif is_mapping:
-        read = [question_from(question, str(name)) for name, question in questions.items()]
+        read = [_question(question, str(name), None) for name, question in questions.items()]
     else:
         expected = "a list of questions or a mapping from names"
         listed = check_several("questions", questions, expected)

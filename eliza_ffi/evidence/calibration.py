@@ -258,7 +258,7 @@ class QuestionCalibration(JsonFields):
                 )
         if self.method == "frequencies":
             return np.array(self.baseline)
-        own = values = self._own(scores, scoring)
+        own = values = self._own(scores, check_scoring(scoring))
         if self.weights is not None:
             values = self._weighted(self.weights, scores, scoring)
         if self.head is not None:

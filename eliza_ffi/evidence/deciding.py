@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -40,7 +41,7 @@ from ..decisions.probabilities import Array, log_softmax
 from ..decisions.prompt_settings import OptionPrior, PromptArguments, PromptSettings
 from ..decisions.prompts import ask, input_text
 from ..decisions.questions import MAX_OPTIONS as LISTED_OPTIONS
-from ..decisions.questions import Choice, MultiLabel, Question, values_of
+from ..decisions.questions import Choice, MultiLabel, Question
 from ..decisions.wire import as_questions
 from ..errors import ChatTemplateError, ElizaError, InvalidArgumentError, NotSupportedError
 from ..library.protocol import Ranking
@@ -55,7 +56,7 @@ from .comparing import check_comparable, has_source, only_compares, warn_of_name
 from .question_plan import QuestionPlan, Scores, WantedHidden, is_of_row, score_run
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
 from .scoring import Prior, QuestionScores, ScoringRule
-from .shortlist import Shortlist, check_can_shortlist, joined_usage
+from .shortlist import Shortlist, check_can_shortlist
 from .sources import Evidence
 
 if TYPE_CHECKING:
@@ -346,6 +347,7 @@ class DecisionPlan:
         self._label_priors: dict[int, tuple[Prior, ...]] = {}  # of yes and no, for these
         self._single = [each for i, each in enumerate(questions) if i not in self._many]
         self.every = [each for question in self._single for each in expand(question)]
+        self._parts = list(parts_of(self._single))
         if settings.calibration is None:
             for each in self.every:
                 check_comparable(session, each)
@@ -411,18 +413,19 @@ class DecisionPlan:
                 for i, single in enumerate(singles)
             ]
         answers: list[Answer] = []
-        of_singles = parts_of(self._single)
+        of_singles = iter(self._parts)
         for i in range(len(self.questions)):
             if i in self._many:
                 more, answer = yield from self._shortlisted(session, input, i, with_mass, at_once)
                 results += more
             else:
                 question, parts = next(of_singles)
-                answer = self._collected(question, parts, [singles[k] for k in parts])
+                answer = self._collected(question, parts, singles[parts.start : parts.stop])
             answers.append(answer)
-        seconds = time.perf_counter() - start
-        usage = DecisionUsage(**joined_usage(results), seconds=seconds)
+        usage = _usage_of(results, time.perf_counter() - start)
         decision = Decision(tuple(answers), usage, self.settings.is_calibrated)
+        if not with_mass:
+            return decision, [None] * len(read)
         return decision, [getattr(scores, "allowed_probability", None) for scores in read]
 
     def _shortlisted(
@@ -517,7 +520,7 @@ class DecisionPlan:
             results.append((yield score_run(session, args, at_once)))
             return results, read(results[-1]), passages
         found: list[Scores] = []
-        for each in plan.ahead([input, *(cut.rest for cut in passages)], lambda text: text):
+        for each in plan.ahead([input, *map(attrgetter("rest"), passages)], lambda text: text):
             if results:
                 request = plan.about(session, each)
             results.append((yield score_run(session, request.args, at_once)))
@@ -546,8 +549,9 @@ class DecisionPlan:
             assert isinstance(question, Choice) and isinstance(scores, Ranking)
             return ranked_answer(question, scores, settings.min_probability)
         assert isinstance(scores, QuestionScores)
-        certificate = self._certificate(place, logs)
+        certificate: dict[str, Any] = {}
         if calibration is not None:
+            certificate = self._certificate(place, logs)
             certificate["unfamiliar"] = calibration.questions[place].is_unfamiliar(scores)
         if isinstance(question, Choice) and question.has_many_options:
             ranking = ranking_of(logs, question.top)
@@ -580,6 +584,8 @@ class DecisionPlan:
         self, question: Question, parts: range, answers: Sequence[SingleAnswer]
     ) -> Answer:
         """Return the answer to a question from the answers to its parts."""
+        if not isinstance(question, MultiLabel):
+            return answers[0]
         settings, calibration = self.settings, self.settings.calibration
         answer = collect(question, answers)
         found = None if calibration is None else calibration.threshold_of_labels(parts)
@@ -627,6 +633,17 @@ def _many_labels(
         finder = Choice(each.instructions, each.labels, top=each.shortlist, show_options=False)
         found[i] = Shortlist(session, finder, settings.prompts, settings.stream)
     return found
+
+
+def _usage_of(results: Sequence[ScoreResult], seconds: float) -> DecisionUsage:
+    """Return the sums of the counts of several results."""
+    n_tokens, n_cached, n_passes = 0, 0, -1
+    for each in results:
+        n_tokens += each.prompt_tokens
+        n_cached += each.cached_tokens
+        if each.forward_passes >= 0:
+            n_passes = max(0, n_passes) + each.forward_passes
+    return DecisionUsage(n_tokens, n_cached, n_passes, seconds)
 
 
 def _promising(text: str, passages: Sequence[Cut], evidence: Evidence) -> Sequence[Cut]:
@@ -685,66 +702,81 @@ def plan_runs(
     """
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     asked = as_questions(questions)
-
-    key = None if inputs is not None else _key(session, asked, arguments)
-    known = None if key is None else _known_plans(session).find((method, *key))
-    if known is None:
-        sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
-        settings = yield from _settings_runs(session, asked, arguments, method, sample)
-        plan = DecisionPlan(session, asked, settings)
-        if inputs is not None and (names := plan.never_certified()):
-            logger.warning("%s: %s", method, never_certified_text(names))
-        if inputs is not None:  # otherwise several inputs at once would measure them
-            yield from plan.question_plan.prior_runs(session)
-    else:
-        plan = known
-    return plan if key is None else _known_plans(session).get((method, *key), lambda: plan)
+    key = None
+    if inputs is None:
+        plans = _plans_of(session)
+        key = plans.key(asked, arguments, method)
+        known = None if key is None else plans.find(key)
+        if known is not None:
+            return known
+    sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
+    settings = yield from _settings_runs(session, asked, arguments, method, sample)
+    plan = DecisionPlan(session, asked, settings)
+    if inputs is not None and (names := plan.never_certified()):
+        logger.warning("%s: %s", method, never_certified_text(names))
+    if inputs is not None:  # otherwise several inputs at once would measure them
+        yield from plan.question_plan.prior_runs(session)
+    return plan if key is None else plans.get(key, lambda: plan)
 
 
 plan_of = run_on_this_thread(plan_runs)
 
 
-def _key(
-    session: Session, asked: tuple[Question, ...], arguments: Mapping[str, Any]
-) -> tuple[Hashable, ...] | None:
-    """Return what a plan depends on.
+class _Plans(Recent[DecisionPlan]):
+    """The plans of a model's recent decisions."""
 
-    None if it depends on files, cannot be compared, or has too many prompts to keep.
-    """
-    depends_on_file = isinstance(arguments.get("calibration"), str | os.PathLike)
-    if depends_on_file or arguments.get("examples") is not None:
-        return None
-    if decision_model_of(session) is not None:  # it also depends on the sources of the questions
-        return None
-    orders = arguments.get("orders")
-    if orders is None:
-        orders = getattr(arguments.get("calibration"), "orders", 1)
-    n_asked = sum([each.n_asked if isinstance(each, MultiLabel) else 1 for each in asked])
-    options = [option for each in asked for option in values_of(each)]
-    is_large = len(options) > MAX_OPTIONS
-    if is_large or not isinstance(orders, int) or n_asked * orders > MAX_PROMPTS:
-        return None
-    # The plan holds its calibration, so no other one has the same id.
-    values = [
-        id(value) if isinstance(value, Calibration) else value for value in arguments.values()
-    ]
-    second = int(time.time()) if _reads_clock(session) else None
-    # True differs from 1, and a member of an enumeration from the string that it is equal to.
-    key = (asked, second, *arguments, *map(type, (*options, *arguments.values())), *values)
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
+    def __init__(self, session: Session) -> None:
+        super().__init__(MAX_PLANS)
+        # The plans of a decision model also depend on the sources of the questions.
+        self._can_keep = decision_model_of(session) is None
+        self.reads_clock = _reads_clock(session)
+
+    def key(
+        self, asked: tuple[Question, ...], arguments: Mapping[str, Any], method: str
+    ) -> tuple[Hashable, ...] | None:
+        """Return what a plan depends on.
+
+        None if it depends on files, cannot be compared, or has too many prompts to keep.
+        """
+        depends_on_file = isinstance(arguments.get("calibration"), str | os.PathLike)
+        if depends_on_file or arguments.get("examples") is not None or not self._can_keep:
+            return None
+        orders = arguments.get("orders")
+        if orders is None:
+            orders = getattr(arguments.get("calibration"), "orders", 1)
+        n_asked = sum([each.n_asked if isinstance(each, MultiLabel) else 1 for each in asked])
+        options = [value for each in asked for value in each.values]
+        is_large = len(options) > MAX_OPTIONS
+        if is_large or not isinstance(orders, int) or n_asked * orders > MAX_PROMPTS:
+            return None
+        # The plan holds its calibration, so no other one has the same id.
+        values = [
+            id(value) if isinstance(value, Calibration) else value for value in arguments.values()
+        ]
+        second = int(time.time()) if self.reads_clock else None
+        # True differs from 1, and a member of an enumeration from the string that it is equal to.
+        key = (
+            method,
+            asked,
+            second,
+            *arguments,
+            *map(type, (*options, *arguments.values())),
+            *values,
+        )
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
 
 
 @once_for_each
-def _known_plans(session: Session) -> Recent[DecisionPlan]:
-    return Recent(MAX_PLANS)
+def _plans_of(session: Session) -> _Plans:
+    return _Plans(session)
 
 
-@once_for_each
 def _reads_clock(session: Session) -> bool:
+    """Return whether the chat template writes the time."""
     try:
         source = session.chat().template.source
     except (ChatTemplateError, NotSupportedError):

@@ -99,7 +99,8 @@ def _runs(
     decision, masses = yield from plan.runs(
         session, input, at_once, with_mass=with_mass, on_scores=on_scores
     )
-    decision = replace(decision, reasoning=text)
+    if text is not None:
+        decision = replace(decision, reasoning=text)
     if doubts is not None:
         doubts.add(decision, masses)
     return decision

@@ -64,7 +64,6 @@ class OptionScores:
 
     def of(self, scoring: ScoringRule) -> Array:
         """Return the scores of the options by a rule, before the softmax."""
-        check_scoring(scoring)
         if scoring == "constrained":
             return self.constrained
         if self.full is None:

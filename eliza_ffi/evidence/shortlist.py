@@ -6,7 +6,7 @@ once. A model without an encoder searches for them like the options of a long ch
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -75,15 +75,3 @@ def check_can_shortlist(session: Session, what: str) -> None:
             f"{what} need a model that generates text, got an encoder or a reranker: open it "
             "beside such a model, with encoder="
         )
-
-
-def joined_usage(results: Sequence[ScoreResult]) -> dict[str, int]:
-    """Return the sums of the counts of several results."""
-    passes = [each.forward_passes for each in results]
-    return {
-        "input_tokens": sum(each.prompt_tokens for each in results),
-        "cached_tokens": sum(each.cached_tokens for each in results),
-        "forward_passes": -1
-        if all(each < 0 for each in passes)
-        else sum(max(0, n) for n in passes),
-    }

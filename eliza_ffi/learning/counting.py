@@ -32,7 +32,7 @@ from ..checks import check_kind, check_whole, wrong
 from ..decisions.answers import given_answer
 from ..decisions.examples import read_examples
 from ..decisions.probabilities import Array
-from ..decisions.questions import MultiLabel, Question, values_of
+from ..decisions.questions import MultiLabel, Question
 from ..errors import InvalidArgumentError
 from ..evidence.certificates import inner_fraction
 
@@ -137,7 +137,7 @@ def right_answers(question: Question, labels: Mapping[int, Any]) -> dict[int, tu
     every = ((check_whole("an index of labels", each, 0), labels[each]) for each in labels)
     told = [(place, label) for place, label in every if label is not None]
     pairs = [("", label) for _, label in told]
-    values = values_of(question)
+    values = question.values
     rows = read_examples([replace(question, name=None)], pairs).targets.tolist()
     is_many = isinstance(question, MultiLabel)
     return {

@@ -260,7 +260,7 @@ class Session:
         facts = self.describe() if self.binding.supports("describe") else {}
         return dict(facts.get("model", {}))
 
-    @property
+    @lazy_property
     def kind(self) -> Literal["decoder", "encoder", "reranker"]:
         """Whether the model generates text, computes embeddings, or the relevance of documents.
 

@@ -415,7 +415,7 @@ def test_a_plan_is_kept_for_a_second_if_the_template_writes_the_time(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 7.1
-    monkeypatch.setattr(deciding, "_reads_clock", lambda session: True)
+    monkeypatch.setattr(deciding._plans_of(tiny_model.session), "reads_clock", True)
     monkeypatch.setattr(deciding, "time", SimpleNamespace(time=lambda: now))
     plan = plan_of(tiny_model.session, ANGRY, {})
     now = 7.9
