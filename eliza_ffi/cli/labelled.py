@@ -1,4 +1,4 @@
-"""``eliza-ffi evaluate`` and ``calibrate``: commands about a table with right answers."""
+"""``eliza-ffi evaluate`` and ``calibrate``: commands about a labelled table."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Passage:
         The probability of the same answer if the passage is left out.
     effect : float
         log(p / probability), where p is the probability of the answer with the whole input. If it
-        is positive, the passage speaks for the answer.
+        is positive, the passage supports the answer.
     """
 
     text: str

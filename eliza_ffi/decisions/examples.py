@@ -1,4 +1,4 @@
-"""Labelled examples: inputs with their right answers, and the scores of a model for them."""
+"""Labelled examples: inputs with the right answers, and the scores of a model for them."""
 
 from __future__ import annotations
 

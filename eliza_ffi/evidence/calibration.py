@@ -165,11 +165,11 @@ class QuestionCalibration(JsonFields):
         For another wording of the question, the number of inputs that the head was re-centred on,
         0 before that; see :mod:`.rewording`. None for the wording of the fit.
     rows : SelfTraining or None
-        What rows without right answers have taught, if there were any. The other methods then start
+        What unlabelled rows have taught, if there were any. The other methods then start
         from the improved probabilities instead of the model's own.
     automation : Automation or None
         The accuracy, and how many answers could be given without a person, on examples that the fit
-        did not use (cross-validation, or those for the risk). None without right answers.
+        did not use (cross-validation, or those for the risk). None without labelled examples.
     costs : Costs or None
         The costs of the answers. With costs, the answer is the option with the least expected cost
         instead of the most probable one.
@@ -489,7 +489,7 @@ class Calibration(JsonFields):
 
     @property
     def is_prior(self) -> bool:
-        """Whether it was fitted without right answers, such as a prior of inputs.
+        """Whether it was fitted without labelled examples, such as a prior of inputs.
 
         It makes answers less biased, but does not calibrate their probabilities.
         """

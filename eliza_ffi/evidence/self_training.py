@@ -1,4 +1,4 @@
-"""What inputs without right answers have taught (:mod:`eliza_ffi.learning.self_training`)."""
+"""What unlabelled inputs have taught (:mod:`eliza_ffi.learning.self_training`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIN_ROWS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTraining(JsonFields):
-    """Hold what a question's rows without right answers have taught.
+    """Hold what a question's unlabelled rows have taught.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class SelfTraining(JsonFields):
         if not self.agreement:
             return (
                 f"the model's own answers are kept: got {self.n_rows} different rows, but learning "
-                f"without right answers needs {MIN_ROWS}, and a choice or a predicate"
+                f"without labels needs {MIN_ROWS}, and a choice or a predicate"
             )
         figures = (
             f"heads of two halves of {self.n_rows:,} rows agree on {self.agreement:.1%} of the "

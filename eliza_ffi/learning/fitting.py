@@ -116,8 +116,8 @@ SIGNIFICANCE = 0.05
 """Warn of wrong answers of an option if chance explains them with at most this probability."""
 
 LABEL_DEVIATIONS = 1.0
-"""Without right answers, a label fits an input if its similarity is this many standard deviations
-above the mean."""
+"""Without labelled examples, a label fits an input if its similarity is this many standard
+deviations above the mean."""
 
 HALF = "the half of the rows that was not used for the fit"
 
@@ -207,7 +207,7 @@ def calibrate(
     review_cost: float | Mapping[str, float] | None = None,
     **prompts: Unpack[PromptArguments],
 ) -> Calibration | CascadeCalibration:
-    """Fit a calibration to labelled examples, to inputs without right answers, or to both.
+    """Fit a calibration to labelled examples, to unlabelled inputs, or to both.
 
     >>> examples = [("I was charged twice.", "billing"), ("I cannot sign in.", "login")] * 10
     >>> calibration = calibrate(model, Choice("Which team?", ["billing", "login"]), examples)
@@ -226,7 +226,7 @@ def calibrate(
         :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is fitted on the
         examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     inputs
-        Inputs without right answers. With the method ``"auto"``, a question learns from the inputs
+        Unlabelled inputs. With the method ``"auto"``, a question learns from the inputs
         that do not answer it, of `rows` as well, if there are at least 60 of them or no labelled
         examples; see :mod:`.self_training`. At most 1,000 of them are read. If they do not agree,
         the model's own answers are kept. :attr:`.QuestionCalibration.rows` has the figures. With
@@ -1259,14 +1259,14 @@ def _may_learn(model: Any, question: AskedQuestion, has_label: NDArray[np.bool_]
 
 
 def can_learn_from_rows(model: Any, settings: PromptSettings) -> bool:
-    """Return whether a model returns the states that learning without right answers needs."""
+    """Return whether a model returns the states that learning from unlabelled inputs needs."""
     return bool(_features_for(model, settings))
 
 
 def features_of_rows(
     model: Any, questions: Sequence[AskedQuestion], settings: PromptSettings
 ) -> tuple[Feature | None, ...]:
-    """Return the feature that each question can learn from without right answers, or None.
+    """Return the feature for learning from unlabelled inputs for each question, or None.
 
     The levels of a score, and more than 255 options, do not form groups of rows.
     """

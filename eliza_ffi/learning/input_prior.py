@@ -1,7 +1,7 @@
 """A prior from the inputs themselves: ``prior="inputs"``.
 
 The probabilities of each input are divided by a power of their mean over a sample of the inputs
-(batch calibration; Zhou et al. 2023). No right answers are needed. The result is a calibration with
+(batch calibration; Zhou et al. 2023). No labels are needed. The result is a calibration with
 the method ``batch``.
 
 It assumes that all options are about equally common. If an answer is rare, a full division finds

@@ -1,4 +1,4 @@
-r"""Heads that learn from inputs without right answers: self-training.
+r"""Heads that learn from unlabelled inputs: self-training.
 
 A model's own answers to many inputs are right more often than not, and inputs with the same right
 answer have similar hidden states. The mean state of each option, weighted by the model's own
@@ -50,7 +50,7 @@ from .heads import MAX_FOLDS, Design
 from .temperature import fit_temperature
 
 MAX_ROWS = 1000
-"""The maximum number of inputs without right answers that are read, evenly spaced."""
+"""The maximum number of unlabelled inputs that are read, evenly spaced."""
 
 N_SPLITS = 5
 """How many times the rows are split into halves."""
@@ -67,7 +67,7 @@ def feature_of_rows(features: Sequence[Feature]) -> Feature:
 
 
 def learn_from_rows(states: Floats, log_p: Array, feature: Feature) -> SelfTraining:
-    """Train a head on rows without right answers, and keep it if it passes the gate.
+    """Train a head on unlabelled rows, and keep it if it passes the gate.
 
     Parameters
     ----------

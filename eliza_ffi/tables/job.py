@@ -204,7 +204,7 @@ def decide_table(
     output, keep, top, limit, overwrite, retry_errors, progress
         See :func:`run`, which also lists the errors.
     learn
-        When all rows are read, learn from them without right answers, and answer all of them again
+        When all rows are read, learn from them without labels, and answer all of them again
         from values that were kept; see :mod:`eliza_ffi.learning.self_training`. If the rows do not
         agree, the model's own answers are kept. The probabilities are not calibrated. This needs
         60 different rows, and a model with hidden states.

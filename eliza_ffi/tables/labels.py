@@ -1,4 +1,4 @@
-"""Read labelled examples, that is inputs with their right answers, from a table."""
+"""Read labelled examples from a table: inputs with the right answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LabelledRows:
             check_column(self.table, name)
 
     def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield the inputs with their right answers.
+        """Yield the inputs with the right answers.
 
         At the end, raise an error that lists the cells that are no possible answers.
         """

@@ -362,7 +362,7 @@ def test_calibrate_accepts_a_table_without_answers(run: Run, tmp_path: Path) -> 
     facts, err = run("calibrate", str(table), *options)
     (question,) = json.loads(facts).values()
     assert question["rows"] == {**question["rows"], "n_rows": 12, "head": False}
-    assert "learning without right answers needs 60" in err
+    assert "learning without labels needs 60" in err
     assert not Calibration.load(file).questions[0].nll
 
 

@@ -489,7 +489,7 @@ def test_texts_without_labels_teach_the_classifier_too(
     """Ten texts are too few, so the model's own answers are kept."""
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
         classifier = Classifier(tiny_model, ["animal", "tool"]).fit(TEXTS[:10], [None] * 10)
-    assert "got 10 different rows, but learning without right answers needs 60" in caplog.text
+    assert "got 10 different rows, but learning without labels needs 60" in caplog.text
     assert classifier.method_ == "none"
     assert classifier.nll_ == {}
     few = Classifier(tiny_model).fit(TEXTS, [*LABELS[:-1], None])

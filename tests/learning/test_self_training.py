@@ -1,4 +1,4 @@
-"""Learning from rows without right answers, and the gate that keeps wrong heads out."""
+"""Learning from unlabelled rows, and the gate that keeps wrong heads out."""
 
 from __future__ import annotations
 
