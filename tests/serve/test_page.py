@@ -202,7 +202,7 @@ SENTENCES = "Hello there \U0001f4e6! I was charged twice! My dog is well. I need
 def explain(page: Any, text: str) -> None:
     """Ask with marks, with the keyboard only."""
     page.get_by_label("Input").fill(text)
-    page.get_by_label("Mark what speaks for each answer").focus()
+    page.get_by_label("Mark the evidence for each answer").focus()
     page.keyboard.press("Space")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".answer")
@@ -213,7 +213,7 @@ def test_the_page_marks_what_speaks_for_an_answer(page: Any) -> None:
     first = page.locator(".answer").first
     marks = first.locator("mark.for").all_inner_texts()
     assert [re.sub(r" \+\d\.\d$", "", each) for each in marks] == ["I was charged twice!"]
-    assert first.get_by_role("heading", level=4).inner_text().startswith("What speaks for (+)")
+    assert first.get_by_role("heading", level=4).inner_text().startswith("Evidence for (+)")
     texts = page.locator(".passages").evaluate_all(
         "(all) => all.map((each) => { for (const one of each.querySelectorAll('small'))"
         " { one.previousSibling.remove(); one.remove(); } return each.textContent; })"
