@@ -45,7 +45,7 @@ from .filling import Filling
 from .generation import Generation
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import LabelSearch, rank_request
-from .reading import Reading
+from .reading import read_answer
 from .requests import (
     MAX_LOGPROBS,
     Request,
@@ -288,11 +288,8 @@ def _shape_steps(
 ) -> Generator[PartialField | FillResult[Any], None, None]:
     while True:
         try:
-            take = Reading(shape.value, shape.json_of if with_steps else None).take
             writing = Generation(run, request, session.warn_once, at_once=not with_steps)
-            with closing(writing.steps()) as steps:
-                for step in steps:
-                    yield from take(step)
+            yield from read_answer(writing, shape.value, shape.json_of if with_steps else None)
             return
         except InvalidAnswerError:
             if not retries:

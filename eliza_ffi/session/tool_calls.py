@@ -59,7 +59,7 @@ from ..structured.token_texts import continued_tokens
 from ..structured.validation import schema_validator
 from .generation import Generation
 from .options import CacheOptions
-from .reading import Reading
+from .reading import valid_value, whole_answer
 from .requests import MAX_TOKENS, Request, check_keywords, generate_request
 from .results import GenerationResult, generation_of
 from .run import LONG_CALL, Run
@@ -803,7 +803,7 @@ class ToolTurn:
         result.text = texts.text(result.tokens).decode("utf-8", "replace")
         self._n_read += len(result.tokens)
         try:
-            (filled,) = Reading(value).take(result)
+            answer = whole_answer(result)
         except FillError as error:
             if result.finish_reason != "length":
                 raise
@@ -816,8 +816,8 @@ class ToolTurn:
                 "lists of the tool's schema",
                 error.partial,
             ) from None
+        arguments = valid_value(answer, value)
         self._tokens += [*result.tokens, *texts.read(start.after)]
-        arguments: dict[str, Any] = filled.value
         if pieces is not None:
             yield piece(pieces.finish(arguments))
         return arguments

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import pydantic
 import pytest
 
 from eliza_ffi.library.protocol import StreamStep
-from eliza_ffi.session.reading import Reading
+from eliza_ffi.session.reading import read_answer
 from eliza_ffi.structured import FillResult, PartialField
 from eliza_ffi.structured.shape import shape_of
 
@@ -46,22 +47,22 @@ def answer(n_items: int) -> str:
     return json.dumps({"items": [{"name": f"item {i}", "sizes": [i, 7]} for i in range(n_items)]})
 
 
-def steps(text: str, size: int = 4) -> Iterator[Any]:
-    for at in range(0, len(text), size):
-        yield StreamStep((1,), text[at : at + size], False)
+def reading(given: Any, text: str, size: int = 4) -> Iterator[Any]:
+    """Read an answer that a model writes in pieces."""
+
+    def steps() -> Generator[StreamStep, None, None]:
+        for at in range(0, len(text), size):
+            yield StreamStep((1,), text[at : at + size], False)
+
     args = SimpleNamespace(constraint=SimpleNamespace(relaxed=()))
-    told = {"finish_reason": "end", "stats": None, "choices": {}}
-    yield SimpleNamespace(text=text, tokens=(1,), args=args, **told)
-
-
-def reading_of(given: Any) -> Reading[Any]:
+    told: Any = {"finish_reason": "end", "stats": None, "choices": {}, "args": args}
+    writing: Any = SimpleNamespace(text=text, tokens=(1,), steps=steps, **told)
     shape = shape_of(given)
-    return Reading(shape.value, shape.json_of)
+    return read_answer(writing, shape.value, shape.json_of)
 
 
 def read(shape: Any, text: str) -> tuple[list[PartialField], Any]:
-    reading = reading_of(shape)
-    *fields, result = [found for step in steps(text) for found in reading.take(step)]
+    *fields, result = reading(shape, text)
     assert isinstance(result, FillResult)
     return [each for each in fields if isinstance(each, PartialField)], result.value
 
@@ -118,10 +119,8 @@ def test_a_partial_answer_contains_only_valid_parts() -> None:
         words: list[Annotated[str, pydantic.StringConstraints(max_length=3)]]
         size: int
 
-    reading = reading_of(Short)
     text = json.dumps({"words": ["one", "two", "three", "six"], "size": 1})
-    taken = reading.take(StreamStep((), text, False))
-    fields = [each for each in taken if isinstance(each, PartialField)]
+    fields = list(islice(reading(Short, text), 6))
     words = [field.partial.words for field in fields[:4]]
     assert words == [["one"], ["one", "two"], ["one", "two"], ["one", "two"]]
     assert fields[-1].partial.size == 1
