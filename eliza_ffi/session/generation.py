@@ -91,7 +91,6 @@ class Generation:
         self._logprobs: list[NDArray[np.void]] = []
         self._n_logprobs = 0
         self._done = False
-        self._is_stopped = False
         self._context_full = False
         self.stats: StreamStats | None = None
         self.leaf: TrieLeaf | None = None
@@ -204,8 +203,7 @@ class Generation:
             step = self._divided(step)
         if self._stop is not None:
             text = self._stop.push(step.text, step.done)
-            self._is_stopped = self._stop.has_come
-            step = replace(step, text=text, done=step.done or self._is_stopped)
+            step = replace(step, text=text, done=step.done or self._stop.has_come)
         self._text.append(step.text)
         self._tokens.extend(step.tokens)
         self.drafted += step.drafted
@@ -251,7 +249,7 @@ class Generation:
     def _finish_reason(self) -> str:
         if self._context_full:
             return "context_full"
-        if self._is_stopped:
+        if self._stop is not None and self._stop.has_come:
             return "stop"
         if self._masked is not None and self._masked.has_ended:
             return "end"

@@ -830,7 +830,7 @@ class ToolTurn:
         writing = Generation(self._run, args, self.session.warn_once, at_once=at_once)
         with closing(writing.steps(stream)) as steps:
             for step in steps:
-                if self.with_steps and isinstance(step, StreamStep) and (piece := piece_of(step)):
+                if isinstance(step, StreamStep) and (piece := piece_of(step)):
                     yield piece
         return writing
 
