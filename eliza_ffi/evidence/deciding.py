@@ -393,9 +393,23 @@ class DecisionPlan:
             calibration = recentring.calibration  # the same for the whole decision
         with_mass = with_mass or self.settings.allowed_probability
         passages: Sequence[Cut] = self._passages(input) if self.settings.explain else []
-        results, found, passages = yield from self._scored(
-            session, input, passages, with_mass, at_once
-        )
+        plan = self.question_plan
+        results: list[ScoreResult] = []
+        found: list[Scores] = []
+        if not self.every:
+            input_text(input)  # raises an error if it is malformed
+            found = [()]
+        elif passages and plan.can_share:
+            results, found, passages = yield from self._scored_together(
+                session, input_text(input), passages, with_mass, at_once
+            )
+        else:
+            for each in plan.ahead([input, *map(attrgetter("rest"), passages)], lambda text: text):
+                wants_mass = with_mass and not results  # only for the whole input
+                request = plan.about(session, each, allowed_probability=wants_mass)
+                yield from plan.prior_runs(session)
+                results.append((yield score_run(session, request.args, at_once)))
+                found.append(request.scores(results[-1]))
         by_text = [
             [self._read(place, scores, calibration) for place, scores in enumerate(each)]
             for each in found
@@ -420,7 +434,10 @@ class DecisionPlan:
                 results += more
             else:
                 question, parts = next(of_singles)
-                answer = self._collected(question, parts, singles[parts.start : parts.stop])
+                answer = singles[parts.start]
+                if isinstance(question, MultiLabel):
+                    of_labels = singles[parts.start : parts.stop]
+                    answer = self._collected(question, parts, of_labels)
             answers.append(answer)
         usage = _usage_of(results, time.perf_counter() - start)
         decision = Decision(tuple(answers), usage, self.settings.is_calibrated)
@@ -487,45 +504,32 @@ class DecisionPlan:
             return cuts(input)
         raise wrong("input", "a string to explain the answers of a decision model", input)
 
-    def _scored(
+    def _scored_together(
         self,
         session: Session,
-        input: Any,
+        text: str,
         passages: Sequence[Cut],
         with_mass: bool,
         at_once: int | None,
     ) -> Generator[
         Run[ScoreResult], ScoreResult, tuple[list[ScoreResult], list[Scores], Sequence[Cut]]
     ]:
-        """Yield the runs that score an input, and the input without passages.
+        """Yield the runs that score an input, and the input without passages, in shared passes.
 
         Returns the passages that were left out: the promising ones if an encoder can tell.
         """
-        if not self.every:
-            input_text(input)  # raises an error if it is malformed
-            return [], [()], passages
         plan = self.question_plan
-        request = plan.about(session, input, allowed_probability=with_mass)
         yield from plan.prior_runs(session)
         results: list[ScoreResult] = []
-        if passages and plan.can_share:
-            text = input_text(input)
-            if plan.has_cheap_evidence:
-                texts = [text, *(each.rest for each in passages)]
-                args = ScoreArgs([], evidence=plan.evidence_of(texts))
-                results.append((yield score_run(session, args, at_once)))
-                passages = _promising(text, passages, results[0].evidence)
+        if plan.has_cheap_evidence:
             texts = [text, *(each.rest for each in passages)]
-            args, read = plan.about_each(session, texts, allowed_probability=with_mass)
+            args = ScoreArgs([], evidence=plan.evidence_of(texts))
             results.append((yield score_run(session, args, at_once)))
-            return results, read(results[-1]), passages
-        found: list[Scores] = []
-        for each in plan.ahead([input, *map(attrgetter("rest"), passages)], lambda text: text):
-            if results:
-                request = plan.about(session, each)
-            results.append((yield score_run(session, request.args, at_once)))
-            found.append(request.scores(results[-1]))
-        return results, found, passages
+            passages = _promising(text, passages, results[0].evidence)
+        texts = [text, *(each.rest for each in passages)]
+        args, read = plan.about_each(session, texts, allowed_probability=with_mass)
+        results.append((yield score_run(session, args, at_once)))
+        return results, read(results[-1]), passages
 
     def _read(
         self, place: int, scores: QuestionScores | Ranking, calibration: Calibration | None
@@ -581,11 +585,9 @@ class DecisionPlan:
         return found
 
     def _collected(
-        self, question: Question, parts: range, answers: Sequence[SingleAnswer]
+        self, question: MultiLabel, parts: range, answers: Sequence[SingleAnswer]
     ) -> Answer:
-        """Return the answer to a question from the answers to its parts."""
-        if not isinstance(question, MultiLabel):
-            return answers[0]
+        """Return the answer to a question from the answers about its labels."""
         settings, calibration = self.settings, self.settings.calibration
         answer = collect(question, answers)
         found = None if calibration is None else calibration.threshold_of_labels(parts)
@@ -706,7 +708,10 @@ def plan_runs(
     if inputs is None:
         plans = _plans_of(session)
         key = plans.key(asked, arguments, method)
-        known = None if key is None else plans.find(key)
+        try:
+            known = None if key is None else plans.find(key)
+        except TypeError:  # an argument has no hash
+            key = known = None
         if known is not None:
             return known
     sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
@@ -736,38 +741,26 @@ class _Plans(Recent[DecisionPlan]):
     ) -> tuple[Hashable, ...] | None:
         """Return what a plan depends on.
 
-        None if it depends on files, cannot be compared, or has too many prompts to keep.
+        None if it depends on files, or has too many prompts to keep.
         """
-        depends_on_file = isinstance(arguments.get("calibration"), str | os.PathLike)
+        calibration = arguments.get("calibration")
+        depends_on_file = isinstance(calibration, str | os.PathLike)
         if depends_on_file or arguments.get("examples") is not None or not self._can_keep:
             return None
         orders = arguments.get("orders")
         if orders is None:
-            orders = getattr(arguments.get("calibration"), "orders", 1)
+            orders = getattr(calibration, "orders", 1)
         n_asked = sum([each.n_asked if isinstance(each, MultiLabel) else 1 for each in asked])
         options = [value for each in asked for value in each.values]
         is_large = len(options) > MAX_OPTIONS
         if is_large or not isinstance(orders, int) or n_asked * orders > MAX_PROMPTS:
             return None
         # The plan holds its calibration, so no other one has the same id.
-        values = [
-            id(value) if isinstance(value, Calibration) else value for value in arguments.values()
-        ]
+        values = {**arguments, "calibration": id(calibration)}.values()
         second = int(time.time()) if self.reads_clock else None
         # True differs from 1, and a member of an enumeration from the string that it is equal to.
-        key = (
-            method,
-            asked,
-            second,
-            *arguments,
-            *map(type, (*options, *arguments.values())),
-            *values,
-        )
-        try:
-            hash(key)
-        except TypeError:
-            return None
-        return key
+        types = map(type, (*options, *arguments.values()))
+        return method, asked, second, *arguments, *types, *values
 
 
 @once_for_each

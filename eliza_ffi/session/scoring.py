@@ -118,7 +118,7 @@ class Scoring:
             if not self.args.prompts:
                 self._forward_passes = -1
         for prompt in self.args.prompts:
-            n_known = _n_common(before, prompt)
+            n_known = 0 if before is None else _n_common(before, prompt)
             self._prompt_tokens += prompt.n_tokens - n_known
             try:
                 self._read(prompt, n_known)
@@ -194,9 +194,9 @@ class Scoring:
         self._forward_passes += stats.forward_passes
 
 
-def _n_common(before: ScoredPrompt | None, prompt: ScoredPrompt) -> int:
+def _n_common(before: ScoredPrompt, prompt: ScoredPrompt) -> int:
     """Return how many tokens of a prompt were counted with the one before it, for its states."""
-    if before is None or before.hidden is None or before.endings:
+    if before.hidden is None or before.endings:
         return 0
     pairs = zip(before.tokens, prompt.tokens, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
