@@ -191,8 +191,10 @@ class LabelSet(Generic[T]):
     """
 
     def __init__(self, values: Sequence[T], texts: Sequence[str]) -> None:
-        values = tuple(check_several("values", values, "a list"))
-        texts = tuple(check_several("texts", texts, "a list of strings"))
+        if not isinstance(values, tuple):
+            values = tuple(check_several("values", values, "a list"))
+        if not isinstance(texts, tuple):
+            texts = tuple(check_several("texts", texts, "a list of strings"))
         if not texts:
             raise InvalidArgumentError("there is nothing to choose from: no labels were given")
         if len(values) != len(texts):
@@ -293,7 +295,7 @@ def as_label_set(choices: Any) -> LabelSet[Any]:
     elif get_origin(choices) is Literal:
         values = get_args(choices)
     else:
-        listed = list(check_ordered("labels", choices, EXPECTED))
+        listed = tuple(check_ordered("labels", choices, EXPECTED))
         return LabelSet(listed, listed)
     return LabelSet(values, [label_text(value) for value in values])
 

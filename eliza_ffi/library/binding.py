@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -105,6 +105,7 @@ RANGE = "a (begin, end) tuple"
 
 ENDINGS = "a list of (tokens, PreparedChoices) tuples"
 DECISION = "a Decision, as decision() returns it"
+STREAM = "a stream, as open() returns it"
 
 RANK_LEGAL, RANK_JOINT = 0, 1
 NO_PASSES = -1
@@ -254,7 +255,8 @@ class CffiBinding:
         `context_size` is the size of its context in tokens, for libraries that have one per stream;
         0 = the library's default.
         """
-        self._check_ctx(ctx)
+        if not isinstance(ctx, self._ffi.CData):
+            self._check_ctx(ctx)
         self.library.forward_log_lines()
         check_kind("config", config, StreamConfig, "a StreamConfig")
         stream = self._dialect.new_stream(ctx)
@@ -293,7 +295,7 @@ class CffiBinding:
 
     def close(self, stream: CffiStream) -> None:
         """Close a stream and free its slot. Closing a stream twice is allowed."""
-        self._check_stream(stream)
+        check_kind("stream", stream, CffiStream, STREAM)
         stream.close()
 
     # ---- generate ---------------------------------------------------------------------------
@@ -415,7 +417,7 @@ class CffiBinding:
 
     def cancel(self, stream: CffiStream) -> None:
         """Stop the call that is running on the stream. Any thread may call this."""
-        self._check_stream(stream)
+        check_kind("stream", stream, CffiStream, STREAM)
         if stream.pointer:
             self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
 
@@ -624,7 +626,7 @@ class CffiBinding:
         tokens = ffi.new("int32_t[]", choices.longest)
         logprobs = np.empty(choices.n, np.float64) if scores else None
         all_in_c = ffi.NULL if logprobs is None else ffi.from_buffer("double[]", logprobs)
-        with self._turn(stream, "choose"):
+        with ANY_TURN if type(stream) is CffiStream else self._turn(stream, "choose"):
             n = choose(
                 stream.pointer,
                 *(*ids, choices.handle, mode, result),
@@ -757,7 +759,8 @@ class CffiBinding:
             struct.states_out = self._ffi.from_buffer("float[]", states, require_writable=True)
             struct.n_kept = check_whole("n_kept", hidden.n_kept, 0, MAX_TOKENS)
             struct.states_cap = states.size
-        return Decision(struct, scored, states, (ids, owned, alive))
+        n_all = struct.n_tokens + scored.n_tokens
+        return Decision(struct, scored, states, (ids, owned, alive), n_all)
 
     def decide(self, ctx: Any, decision: Decision) -> Decided:
         """Read the prompt of a decision, and score the choices after all its endings together."""
@@ -888,17 +891,20 @@ class CffiBinding:
         as that token.
         """
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
-        special = check_flag("add_special", add_special), check_flag("parse_special", parse_special)
+        if not type(add_special) is type(parse_special) is bool:
+            add_special = check_flag("add_special", add_special)
+            parse_special = check_flag("parse_special", parse_special)
+        text_in_c = ctx, raw, len(raw), add_special, parse_special
         cap = len(raw) + SPECIAL_TOKENS  # a token has at least one byte
         if "eliza_inference_tokenize_into" in self.library.functions:
             tokens = self._ffi.new("int32_t[]", cap)
-            n = self._call("tokenize_into", "tokenize", ctx, raw, len(raw), *special, tokens, cap)
+            n = self._call("tokenize_into", "tokenize", *text_in_c, tokens, cap)
             if n <= cap:
                 return list(self._ffi.unpack(tokens, n))
         free = self._functions["free_tokens"]
         out = self._ffi.new("int **")
         count = self._ffi.new("size_t *")
-        self._call("tokenize", "tokenize", ctx, raw, len(raw), *special, out, count)
+        self._call("tokenize", "tokenize", *text_in_c, out, count)
         try:
             return list(self._ffi.unpack(out[0], count[0])) if count[0] else []
         finally:
@@ -1053,11 +1059,8 @@ class CffiBinding:
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         if type(stream) is CffiStream:
             return ANY_TURN
-        self._check_stream(stream)
+        check_kind("stream", stream, CffiStream, STREAM)
         return stream.turn(doing)
-
-    def _check_stream(self, stream: Any) -> None:
-        check_kind("stream", stream, CffiStream, "a stream, as open() returns it")
 
     def _check_ctx(self, ctx: Any) -> None:
         check_kind("ctx", ctx, self._ffi.CData, "a context, as create() returns it")
@@ -1198,14 +1201,15 @@ class _Endings:
         return tuple(found)
 
 
+@dataclass(eq=False)
 class Decision:
-    """A request of :meth:`CffiBinding.decide`, and the arrays that its struct points to."""
+    """A request of :meth:`CffiBinding.decide`."""
 
-    def __init__(
-        self, struct: Any, scored: _Endings, states: NDArray[np.float32] | None, alive: Any
-    ) -> None:
-        self.struct, self.scored, self.states, self._alive = struct, scored, states, alive
-        self.n_tokens: int = struct.n_tokens + scored.n_tokens
+    struct: Any
+    scored: _Endings
+    states: NDArray[np.float32] | None
+    alive: Any  # the other arrays that the struct points to
+    n_tokens: int  # of the prompt and its endings, each with its longest choice
 
 
 def _json_of(name: str, texts: Sequence[str]) -> bytes:

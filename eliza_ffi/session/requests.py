@@ -444,11 +444,6 @@ def choice_request(
     if heal_prompt and tokenization != "any":
         raise InvalidArgumentError('heal_prompt=True needs tokenization="any"')
     if more.get("sampling") is None:
-        temperature = check_number("temperature", temperature, 0)
-        if mode != "sample" and temperature not in (0, 1):
-            raise InvalidArgumentError(
-                f'temperature={temperature} needs mode="sample", because other modes do not sample'
-            )
         more["temperature"] = temperature
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     constraint: Constraint
@@ -466,7 +461,7 @@ def choice_request(
         constraint, prompt, lead = continued_by(session, labels, prompt)
     if mode is None:
         mode = "best" if trie_modes & (1 << TRIE_BEST_LEAF) else "greedy"
-    return _request(
+    request = _request(
         session,
         prompt,
         True,
@@ -477,6 +472,12 @@ def choice_request(
         score_choices=probabilities,
         **more,
     )
+    given = request.temperature
+    if mode != "sample" and given not in (0, 1):
+        raise InvalidArgumentError(
+            f'temperature={given} needs mode="sample", because other modes do not sample'
+        )
+    return request
 
 
 def searches_spellings(request: Request) -> bool:
