@@ -891,7 +891,7 @@ class CffiBinding:
         as that token.
         """
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
-        if not type(add_special) is type(parse_special) is bool:
+        if not (isinstance(add_special, bool) and isinstance(parse_special, bool)):
             add_special = check_flag("add_special", add_special)
             parse_special = check_flag("parse_special", parse_special)
         text_in_c = ctx, raw, len(raw), add_special, parse_special
