@@ -207,7 +207,7 @@ class PromptTokenizer:
 
     def _plain(self, text: str, control: list[int], unknown: set[int]) -> list[int]:
         read = self._vocabulary.plain(text) if text else []
-        if strange := self._vocabulary.controls([t for t in read if t not in unknown]):
+        if strange := self._vocabulary.controls(set(read) - unknown):
             raise InvalidArgumentError(
                 f"plain text of the prompt contains {next(iter(strange.values()))!r}, which "
                 "this tokenizer always reads as a control token: remove it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from .._lazy import lazy_property
 from ..structured.token_texts import continued_tokens
@@ -61,7 +61,7 @@ class Vocabulary:
         """Return the tokens of `text`; control tokens that it spells out are recognized."""
         return self._tokenize(text, False, True)
 
-    def controls(self, tokens: Sequence[int]) -> dict[int, str]:
+    def controls(self, tokens: Collection[int]) -> dict[int, str]:
         """Return the control tokens among `tokens`, with the text of each."""
         known = self._texts_of(tokens)
         return {token: text for token in set(tokens) if (text := known[token])}
@@ -90,7 +90,7 @@ class Vocabulary:
             self._taking_space[token] = (before == [token], after == [token])
         return self._taking_space[token]
 
-    def _texts_of(self, tokens: Sequence[int]) -> dict[int, str]:
+    def _texts_of(self, tokens: Collection[int]) -> dict[int, str]:
         """Return the texts of control tokens, and an empty string for each other token."""
         for token in set(tokens).difference(self._known):
             plain = self._detokenize([token], unparse_special=False)

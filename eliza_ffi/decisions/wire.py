@@ -12,6 +12,7 @@ from typing import Any
 
 from ..checks import check_kind, check_known, check_one_of, check_several, found, wrong
 from ..errors import InvalidArgumentError
+from .answers import name_of
 from .questions import (
     MAX_QUESTIONS,
     Choice,
@@ -71,7 +72,7 @@ def as_questions(questions: Any) -> tuple[Question, ...]:
         raise InvalidArgumentError(
             f"expected 1 to {MAX_QUESTIONS} questions (each label counts as one), got {n}"
         )
-    names = [each.name or str(i) for i, each in enumerate(read)]
+    names = [name_of(each.name, i) for i, each in enumerate(read)]
     if len(set(names)) < n:
         for name, n in Counter(names).items():
             if n > 1:

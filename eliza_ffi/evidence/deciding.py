@@ -407,7 +407,8 @@ class DecisionPlan:
             for each in plan.ahead([input, *map(attrgetter("rest"), passages)], lambda text: text):
                 wants_mass = with_mass and not results  # only for the whole input
                 request = plan.about(session, each, allowed_probability=wants_mass)
-                yield from plan.prior_runs(session)
+                if not results:
+                    yield from plan.prior_runs(session)
                 results.append((yield score_run(session, request.args, at_once)))
                 found.append(request.scores(results[-1]))
         by_text = [

@@ -64,8 +64,11 @@ def question_task(
     for :meth:`.DecisionPlan.runs`.
     """
 
-    plan = plan_runs(model.session, questions, settings)
-    return Task(model.session, _runs(model.session, input, plan, on_scores=on_scores), timeout)
+    def runs() -> Generator[Run[Any], Any, Decision]:
+        plan = yield from plan_runs(model.session, questions, settings)
+        return (yield from _runs(model.session, input, plan, on_scores=on_scores))
+
+    return Task(model.session, runs(), timeout)
 
 
 def prompts_task(
@@ -83,13 +86,11 @@ def prompts_task(
 def _runs(
     session: Session,
     input: Any,
-    plan: DecisionPlan | Generator[Run[Any], Any, DecisionPlan],
+    plan: DecisionPlan,
     at_once: int | None = None,
     doubts: Doubts | None = None,
     on_scores: OnScores | None = None,
 ) -> Generator[Run[Any], Any, Decision]:
-    if not isinstance(plan, DecisionPlan):
-        plan = yield from plan
     with_mass = doubts is not None and doubts.wants_mass()
     text = None
     if plan.settings.think:
