@@ -149,27 +149,27 @@ class QuestionCalibration(JsonFields):
     head : Head or None
         The classifier of the methods ``"head"`` and ``"head+weights"``.
     cost : float
-        About what an input costs, relative to an input without a calibration: the number of tokens
-        from the input on, times the number of layers that read them.
+        The approximate cost of an input, relative to an input without a calibration: the number of
+        tokens from the input on, times the number of layers that read them.
     unseen : tuple of (int, float)
-        With the method ``"head+weights"``, the options without an example. They get the
-        model's own probability, with the odds multiplied by the given factor.
+        With the method ``"head+weights"``, the options without an example, each with a factor by
+        which the odds of the model's own probability are multiplied.
     threshold : CertifiedThreshold or None
         The probability above which few answers are wrong, if a risk was given.
     sets : ConformalSets or None
         The sets of options that rarely miss the right one, if a risk was given.
     familiarity : Familiarity or None
-        Tells which inputs are not like the examples. None without a head, and if an earlier version
+        Marks inputs that are unlike the examples. None without a head, and if an older version
         fitted the calibration.
     recentred : int or None
         For another wording of the question, the number of inputs that the head was re-centred on,
         0 before that; see :mod:`.rewording`. None for the wording of the fit.
     rows : SelfTraining or None
-        What unlabelled rows have taught, if there were any. The other methods then start
+        The result of learning from unlabelled rows, if there were any. The other methods then start
         from the improved probabilities instead of the model's own.
     automation : Automation or None
-        The accuracy, and how many answers could be given without a person, on examples that the fit
-        did not use (cross-validation, or those for the risk). None without labelled examples.
+        The accuracy, and the share of answers that need no person, on examples that the fit did not
+        use (by cross-validation, or the half for the risk). None without labelled examples.
     costs : Costs or None
         The costs of the answers. With costs, the answer is the option with the least expected cost
         instead of the most probable one.
@@ -226,11 +226,11 @@ class QuestionCalibration(JsonFields):
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether inputs can re-centre the head, and have not done it yet."""
+        """Whether the head can be re-centred on inputs, and is not yet."""
         return self.recentred == 0 and self.familiarity is not None
 
     def is_unfamiliar(self, scores: QuestionScores) -> bool | None:
-        """Return whether an input is not like the examples of the fit; None if nothing tells."""
+        """Return whether an input is unlike the examples of the fit; None if it is not known."""
         if self.familiarity is None or self.recentred == 0 or scores.hidden is None:
             return None
         assert self.head is not None
@@ -286,7 +286,7 @@ class QuestionCalibration(JsonFields):
         return self.threshold.certifies(probabilities, self.costs)
 
     def _own(self, scores: QuestionScores, scoring: ScoringRule) -> Array:
-        """Return the model's own log-probabilities, improved by what the rows taught."""
+        """Return the model's own log-probabilities, improved by unlabelled rows if any."""
         own = scores.log_probabilities(scoring)
         if self.rows is None or self.rows.head is None:
             return own
@@ -391,7 +391,7 @@ class SuspiciousLabel:
         The index of the example.
     input : str
     given, expected : value
-        The answer of the example, and the most probable one.
+        The answer of the example, and the most probable answer.
     probability : float
         The probability of the given answer, from a fit that did not use the example.
     """
@@ -443,9 +443,9 @@ class Calibration(JsonFields):
         The hash of the prompts, from :func:`wording_hash`. If it is None, only the name of the
         function is checked.
     suspicious_labels : tuple of SuspiciousLabel
-        The examples of the fit whose label is not the most probable one. The first one has the
-        lowest probability relative to the mean for examples with the same label. They are not
-        written to files.
+        The examples of the fit whose label is not the most probable one, sorted by the probability
+        of the label relative to its mean over the examples with this label, lowest first. They are
+        not written to files.
     """
 
     model: str
@@ -472,14 +472,14 @@ class Calibration(JsonFields):
 
     @property
     def needs_whole_rows(self) -> bool:
-        """Whether it needs scores over the whole vocabulary, which take whole rows of logits."""
+        """Whether it needs full scores, which are computed from whole rows of logits."""
         return self.scoring != "constrained" and any(
             question.scores_options for question in self.questions
         )
 
     @property
     def asked(self) -> tuple[AskedQuestion, ...]:
-        """The questions that it was fitted for. Labels are a predicate for each label."""
+        """The questions that it was fitted for. Each label of a `MultiLabel` is a predicate."""
         return tuple(each.asked for each in self.questions)
 
     @property
@@ -502,7 +502,7 @@ class Calibration(JsonFields):
 
     @property
     def knows_unfamiliar(self) -> bool:
-        """Whether it marks inputs that are not like the examples of the fit."""
+        """Whether it marks inputs that are unlike the examples of the fit."""
         return any(question.familiarity is not None for question in self.questions)
 
     def threshold_of_labels(self, parts: range) -> CertifiedThreshold | None:
@@ -632,7 +632,7 @@ class Calibration(JsonFields):
 
 
 def as_calibration(calibration: Any) -> Calibration | None:
-    """Return a calibration, which is read from a file if a path is given. None stays None."""
+    """Return a calibration; read it from its file if a path is given. None stays None."""
     if calibration is None or isinstance(calibration, Calibration):
         return calibration
     expected = "a Calibration, the path of a calibration file or None"
@@ -641,7 +641,7 @@ def as_calibration(calibration: Any) -> Calibration | None:
 
 
 def scoring_of(calibration: Calibration | None, scoring: ScoringRule | None) -> ScoringRule:
-    """Return the scoring, or else that of the calibration, or else ``"constrained"``."""
+    """Return `scoring`, or else the calibration's scoring rule, or else ``"constrained"``."""
     if calibration is None:
         return check_scoring("constrained" if scoring is None else scoring)
     if scoring is not None and check_scoring(scoring) != calibration.scoring:

@@ -6,7 +6,7 @@ After s sources, the log-probabilities of a question's options are
 
 z are the log-probabilities of a source, w its weight, and b a constant for each option. A question
 ends at the first source after which the most probable option reaches a threshold.
-:mod:`eliza_ffi.learning.cascades` fits w, b and the threshold. Without it, the weights are those of
+:mod:`eliza_ffi.learning.cascades` fits w, b and the threshold. Without a fit, the weights are
 :data:`.scoring.DEFAULT_WEIGHTS`. The answers of a Python function are final.
 """
 
@@ -45,7 +45,7 @@ from .reasoning import decision_task, inputs_at_once, question_task
 from .scoring import default_weights
 
 Said: TypeAlias = "Array | int | None"
-"""What a source says about a question: log-probabilities, the index of the answer, or nothing."""
+"""A source's result for a question: log-probabilities, the index of the answer, or None."""
 
 Target = Literal["agreement", "accuracy", "precision", "recall"]
 
@@ -94,8 +94,8 @@ class CascadeCalibration(JsonFields):
     Attributes
     ----------
     sources : tuple of mapping
-        For each source, its fingerprint or name, and the settings of its prompts. `calibration` is
-        that of a source that later ones have taught, as JSON.
+        For each source, its fingerprint or name, and the settings of its prompts. If a source was
+        fitted to the last source's answers, `calibration` is its calibration as JSON.
     questions : tuple of StagesOfQuestion
         One for each question with a single answer.
     target, at, option, confidence
@@ -103,7 +103,7 @@ class CascadeCalibration(JsonFields):
     n_answers : int
         How many rows the last source has answered for the certificate.
     n_taught : int
-        How many answers of the last source have taught the first one.
+        How many answers of the last source the first source was fitted to.
     """
 
     sources: tuple[Mapping[str, Any], ...]
@@ -157,7 +157,7 @@ class CascadeCalibration(JsonFields):
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a source says about each question, for one input.
+    """The results of a source for one input, one for each question.
 
     `cpu_seconds` is the CPU time of this process, divided equally over the inputs of a batch.
     """
@@ -243,7 +243,7 @@ class ModelSource:
         return Reading(tuple(said[0]), decision.usage, decision.reasoning)
 
     def _settings_for(self, session: Any, fitted: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the settings with those of a calibration, which must be for this model."""
+        """Return the settings, with a calibration's settings if given. It must fit this model."""
         self.compares, own = only_compares(session), fingerprint_once(session)
         if fitted is None:
             return self.settings
@@ -344,7 +344,7 @@ class FunctionSource:
 class CascadePlan:
     """The questions of a cascade, and when their answers are final.
 
-    `readings` has what the sources that were asked have said, for each question.
+    `readings` has the results of the sources that were asked, for each question.
     """
 
     def __init__(
@@ -445,11 +445,11 @@ class Cascade:
     Parameters
     ----------
     sources
-        From the cheapest to the dearest. A source is an open :class:`~eliza_ffi.Model`, a pair of
-        a model and keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as
-        ``(model, {"orders": 8})`` or ``(model, {"think": 100})``, or a function
-        ``f(inputs, questions)``. It returns for each input the answer, a mapping from the names of
-        the questions to answers, or None.
+        The sources, cheapest first. A source is an open :class:`~eliza_ffi.Model`, a pair of a
+        model and keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as ``(model, {"orders":
+        8})`` or ``(model, {"think": 100})``, or a function ``f(inputs, questions)``. For each
+        input, the function returns the answer, a mapping from the names of the questions to
+        answers, or None.
     below
         Without a calibration, the next source is asked if an answer has a lower probability than
         this; 1 = ask all sources.
@@ -475,7 +475,7 @@ class Cascade:
         )
 
     def decide(self, input: Any, questions: Any, **settings: Any) -> Decision[Any]:
-        """Answer questions about an input; the settings are those of :meth:`decide_many`.
+        """Answer questions about an input. The settings are as for :meth:`decide_many`.
 
         >>> question = Choice("Which team?", ["billing", "login"])
         >>> cascade.decide("I paid twice!", question)[0].value
@@ -565,7 +565,7 @@ def check_sources(
 def plan_for(
     cascade: Cascade, questions: Any, calibration: Any = None, min_probability: float = 0.0
 ) -> CascadePlan:
-    """Return the questions with what says when their answers are final."""
+    """Return the questions with the rule that says when their answers are final."""
     asked, fitted = as_questions(questions), as_cascade_calibration(calibration)
     return CascadePlan(asked, cascade.sources, fitted, cascade.below, min_probability)
 
@@ -577,7 +577,7 @@ def read_inputs(
     on_error: Callable[[int, Exception], Any],
     **more: Any,
 ) -> list[Any]:
-    """Return what the sources that were asked say about each input, or its error."""
+    """Return, for each input, the readings of the sources that were asked, or the error."""
     found: list[Any] = [[] for _ in inputs]
     for stage, source in enumerate(cascade.sources):
         places = [

@@ -67,8 +67,7 @@ class CertifiedThreshold(JsonFields):
     option : str or None
         The option of such a target.
     n_counted : int or None
-        The number of labelled rows that count for this option; `n_wrong` are those of them that
-        miss the target.
+        The number of labelled rows that count for this option. `n_wrong` of these miss the target.
     largest_cost : float or None
         With costs, the largest one. Then `risk` is the highest mean cost of the answers above the
         threshold, and an answer is above it if 1 - its expected cost / `largest_cost` is at least

@@ -47,7 +47,7 @@ def only_compares(session: Session) -> bool:
 
 
 def has_source(session: Session) -> bool:
-    """Return whether a model compares inputs with options, alone or beside its option scores."""
+    """Return whether a model compares inputs with options, alone or in addition to scoring."""
     return only_compares(session) or getattr(session, "encoder", None) is not None
 
 

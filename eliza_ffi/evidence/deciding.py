@@ -1,7 +1,8 @@
 """Check the settings of decisions, prepare their plans, and convert scores to answers.
 
 A :class:`DecisionPlan` has everything that depends only on the questions, the settings and the
-model. A session keeps the plans of recent calls, so that an equal call only tokenizes its input.
+model. A session keeps the plans of recent calls. A call with the same arguments, except for the
+input, then only has to tokenize the input.
 """
 
 from __future__ import annotations
@@ -68,14 +69,14 @@ OnScores = Callable[[Sequence[Any], Sequence[Any]], Any]
 logger = logging.getLogger("eliza_ffi")
 
 METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
-"""Keywords of the methods themselves, to suggest if one is misspelt."""
+"""Other keyword arguments of the methods, which error messages suggest for misspelt ones."""
 
 MOST_READ = 1.5
-"""How many times the length of an input a model reads in all for the passages an encoder chose. So
-an answer with ``explain`` mostly takes less than three times as long."""
+"""The most text that a model reads for the passages that an encoder chose, in lengths of the input.
+With this limit, an answer with ``explain`` usually takes less than three times as long."""
 
 N_PRIORS = 4
-"""How many of a question's labels are asked to find the prior of yes and no for all of them."""
+"""The number of labels that are asked to measure the prior of yes and no for all labels."""
 
 MAX_PLANS, MAX_PROMPTS, MAX_OPTIONS = 64, 256, 4096
 """The number of plans that a session keeps, and of prompts and options of each of them."""
@@ -142,7 +143,7 @@ class Settings:
 
     @property
     def may_search(self) -> bool:
-        """Whether the most probable options can be found without the scores of all."""
+        """Whether the most probable options can be found without scoring all options."""
         return (
             self.scoring == "constrained"
             and self.calibration is None
@@ -189,7 +190,7 @@ def can_abstain(arguments: Mapping[str, Any]) -> bool:
 
 
 def refuse_input_prior(arguments: Mapping[str, Any]) -> None:
-    """Raise InvalidArgumentError for ``prior="inputs"``, which only many inputs together have."""
+    """Raise InvalidArgumentError for ``prior="inputs"``, which needs many inputs."""
     if isinstance(prior := arguments.get("prior"), str) and prior == "inputs":
         raise InvalidArgumentError('prior="inputs" needs several inputs: use decide_many()')
 
@@ -381,11 +382,11 @@ class DecisionPlan:
         with_mass: bool = False,
         on_scores: OnScores | None = None,
     ) -> Generator[Run[ScoreResult], ScoreResult, tuple[Decision, list[float | None]]]:
-        """Yield the runs of a decision, whose results are sent.
+        """Yield the runs of a decision; the caller sends the result of each run.
 
         `at_once` is as for :func:`.score_run`. `on_scores` is called with the log-probabilities and
-        the scores of each question. Returns the decision, and the allowed probability of each
-        question, which `with_mass` requests.
+        the scores of each question. Returns the decision and, if `with_mass` is true, the allowed
+        probability of each question.
         """
         start = time.perf_counter()
         recentring, calibration = self.settings.recentring, self.settings.calibration
@@ -485,7 +486,7 @@ class DecisionPlan:
         """Return the plan that asks about each label; the input is read once for all of them."""
         settings = self.settings
         prompts = replace(settings.prompts, order="input-first", prior=prior, examples=())
-        # Without the labels, which the encoder has compared already.
+        # The encoder has compared the labels already.
         asked = [replace(each, label=None) for each in question.predicates]
         full, stream = settings.needs_full, settings.stream
         return QuestionPlan(session, asked, prompts, full=full, stream=stream)
@@ -517,7 +518,7 @@ class DecisionPlan:
     ]:
         """Yield the runs that score an input, and the input without passages, in shared passes.
 
-        Returns the passages that were left out: the promising ones if an encoder can tell.
+        Returns the passages that were left out: if there is an encoder, only those it chose.
         """
         plan = self.question_plan
         yield from plan.prior_runs(session)
@@ -566,7 +567,7 @@ class DecisionPlan:
         return answer_of(question, p, mass, settings.min_probability, **certificate)
 
     def _certificate(self, place: int, logs: Array) -> dict[str, Any]:
-        """Return what the calibration knows about the risk of an answer, as fields of it."""
+        """Return the fields of an answer that depend on the calibration's risk and costs."""
         calibration = self.settings.calibration
         fitted = None if calibration is None else calibration.questions[place]
         if fitted is None:
@@ -595,16 +596,16 @@ class DecisionPlan:
         if not isinstance(answer, MultiLabelAnswer) or found is None:
             return answer
         certified = found.threshold is not None and answer.probability >= found.threshold
-        if settings.abstain == "risk":  # the labels' own certificates say nothing about the whole
+        if settings.abstain == "risk":  # a certificate of a label says nothing about the others
             least = min(max(each.distribution) for each in answers)
             abstained = not certified or least < settings.min_probability
             answer = replace(answer, abstained=abstained)
         return replace(answer, certified=certified)
 
     def never_certified(self) -> list[str]:
-        """Return the names of the questions whose answers always abstain for the risk.
+        """Return the names of the questions without a certified threshold.
 
-        No threshold was certified for them, so that ``abstain="risk"`` leaves every answer empty.
+        With ``abstain="risk"``, the model abstains from all answers to these questions.
         """
         calibration = self.settings.calibration
         if self.settings.abstain != "risk" or calibration is None:
@@ -652,7 +653,8 @@ def _usage_of(results: Sequence[ScoreResult], seconds: float) -> DecisionUsage:
 def _promising(text: str, passages: Sequence[Cut], evidence: Evidence) -> Sequence[Cut]:
     """Return the passages without which an encoder's answers change most.
 
-    A model that generates text reads what follows them once more, up to :data:`MOST_READ`.
+    For each passage, a model that generates text must read again all text after the passage.
+    :data:`MOST_READ` limits the sum of these texts.
     """
     whole, *rests = [
         [log_softmax(scores) for scores in each.scores if scores is not None]
@@ -698,7 +700,7 @@ def plan_runs(
     method: str = "decide",
     inputs: Iterable[Any] | None = None,
 ) -> Generator[Run[Any], Any, DecisionPlan]:
-    """Return the plan of a decision, which is kept for the next one with equal arguments.
+    """Return the plan of a decision, which is kept for later calls with equal arguments.
 
     `arguments` has the keyword arguments of `method`, and `inputs` the inputs if the questions are
     asked about several. Yields the runs that the settings need.
@@ -740,7 +742,7 @@ class _Plans(Recent[DecisionPlan]):
     def key(
         self, asked: tuple[Question, ...], arguments: Mapping[str, Any], method: str
     ) -> tuple[Hashable, ...] | None:
-        """Return what a plan depends on.
+        """Return the key of a plan: everything that it depends on.
 
         None if it depends on files, or has too many prompts to keep.
         """

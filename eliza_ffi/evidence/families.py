@@ -1,6 +1,6 @@
 r"""The prefixes that embedding models were trained with.
 
-Many embedding models expect a few words before each text that say what the text is for. Their GGUF
+Many embedding models expect a few words before each text, which name the text's purpose. Their GGUF
 files do not have these words, so the family is found by the model's name, or else by its
 architecture. The sources are the model cards:
 

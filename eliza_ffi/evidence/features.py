@@ -1,10 +1,10 @@
 """The hidden states that heads are fitted to.
 
 A feature is the hidden state of the prompt's last token, or the mean of the hidden states over the
-tokens of the input, at one layer. What kind of text an input is, as a question asks, is in the last
-token of deep layers. What an input is about is in the mean of early layers, which is cheaper: the
-pass stops after the deepest layer, and reads no token after the input. It is also in the embedding
-of an encoder, which is a feature, too.
+tokens of the input, at one layer. The last token of deep layers shows what a question asks about an
+input, such as its kind. The mean of early layers shows the topic of an input. It is cheaper: the
+pass stops after the deepest layer, and reads no token after the input. The embedding of an encoder,
+which is also a feature, shows the topic, too.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def read_with_scores(
 class FeatureReader:
     """Makes the requests for features of a question's prompt, except for embeddings.
 
-    The input is what differs between the prompts of two inputs. If a custom prompt does not depend
-    on the input, the mean is that of the last token.
+    The tokens of the input are those that differ between the prompts of two inputs. If a custom
+    prompt does not depend on the input, the last token is used instead of a mean.
     """
 
     def __init__(
@@ -167,9 +167,9 @@ class FeatureReader:
     def costs(
         self, session: Session, texts: Iterable[str], groups: Sequence[Sequence[Feature]]
     ) -> tuple[list[float], float]:
-        """Return what the states of each group cost, and what an encoder costs.
+        """Return the cost of each group's states, and the cost of an encoder.
 
-        They are relative to reading the prompt completely. The cost of states is the number of
+        The costs are relative to reading the whole prompt. The cost of states is the number of
         tokens from the input on, times the number of layers. The cost of an encoder is the number
         of its tokens, times the number of weights in its layers.
         """

@@ -1,8 +1,8 @@
 """Questions about inputs as scoring requests, and their scores.
 
-A :class:`QuestionPlan` is prepared once for some questions and settings. For each input it makes
-the request. The text of the prompts comes from :mod:`eliza_ffi.decisions.layout`, its tokens from
-:mod:`eliza_ffi.decisions.prompt_tokens`.
+A :class:`QuestionPlan` is prepared once for some questions and settings, and makes a request for
+each input. The text of the prompts comes from :mod:`eliza_ffi.decisions.layout`, and their tokens
+from :mod:`eliza_ffi.decisions.prompt_tokens`.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TREE = 448
-"""The maximum number of tokens that the prompts of several texts share a forward pass with. The
-labels after them need room in the pass, too."""
+"""The maximum number of prompt tokens in a forward pass that several texts share. The labels after
+the prompts need room in the pass, too."""
 
 N_MASSES = 20
-"""How many inputs of a batch show whether the prompt works, by their allowed probability."""
+"""The number of inputs of a batch whose allowed probability shows whether the prompt works."""
 
 
 @dataclass(frozen=True)
 class WantedHidden:
     """Which hidden states to read, for each question that is asked.
 
-    `features` has those of each question; () for none. `is_scored` says whether its options are
-    scored, too.
+    `features` has the features of each question, () for none; `is_scored` whether the options of
+    each question are scored, too.
     """
 
     features: tuple[tuple[Feature, ...], ...]
@@ -105,8 +105,8 @@ class QuestionPlan:
     stream
         The settings of the stream: slot and cache.
     may_search
-        Whether to find only the most probable options of a question with more than 255 options.
-        Otherwise all options are scored.
+        Whether to search only for the most probable options of questions with more than 255
+        options. Otherwise, all options are scored.
     hidden
         The hidden states to read.
     """
@@ -185,7 +185,7 @@ class QuestionPlan:
     def prior_runs(self, session: Session) -> Generator[Run[Any], ScoreResult, None]:
         """Yield the run that measures the priors, unless all are known.
 
-        The scores of a request need the priors, so this comes before its run.
+        Run it before the first request, whose scores need the priors.
         """
         rules = SCORING_RULES if self._full else SCORING_RULES[:1]
         prompts: list[ScoredPrompt] = []
@@ -211,7 +211,7 @@ class QuestionPlan:
             measurements.keep(key, {rule: prior.numbers[rule].tolist() for rule in rules})
 
     def mean_priors(self) -> tuple[OptionPrior, ...]:
-        """Return the mean of all questions' priors for each order; they have the same options."""
+        """Return the mean prior of all questions, which have the same options, for each order."""
         by_order = [list(map(self._priors.get, each)) for each in zip(*self._prompts, strict=True)]
         return tuple(mean_of(filter(None, each)) for each in by_order if None not in each)
 
@@ -264,7 +264,7 @@ class QuestionPlan:
 
     @property
     def has_cheap_evidence(self) -> bool:
-        """Whether an encoder answers, too, in a fraction of the time."""
+        """Whether an encoder, which is many times faster, answers the questions, too."""
         is_beside = isinstance(self._source, Similarity) and not self._only_compares
         return is_beside and any(self._compared)
 
@@ -273,8 +273,8 @@ class QuestionPlan:
     ) -> tuple[ScoreArgs, Callable[[ScoreResult], list[Scores]]]:
         """Return one request about a text and parts of it, and the function that reads the scores.
 
-        The texts after the first one must be ordered so that a later one has more of the first
-        one's beginning. Their prompts share forward passes.
+        The prompts share forward passes. Order the texts after the first one by the length of the
+        beginning that they have in common with it, the shortest first.
         """
         scored: list[ScoredPrompt] = []
         places: list[tuple[int, QuestionPrompt]] = []
@@ -303,7 +303,7 @@ class QuestionPlan:
         return ScoreArgs(scored, self._full, allowed_probability, self.evidence_of(texts)), read
 
     def evidence_of(self, texts: Sequence[str]) -> Callable[[Callable[[], None]], Evidence] | None:
-        """Return the function that compares several texts with the options, if a source does."""
+        """Return the function that compares texts with the options, if there is a source."""
         each = [found for text in texts if (found := self._evidence(text.strip())) is not None]
         if not each:
             return None
@@ -312,7 +312,7 @@ class QuestionPlan:
         )
 
     def _evidence(self, text: str) -> Callable[[Callable[[], None]], Evidence] | None:
-        """Return the function that compares an input with the options, if a source does that."""
+        """Return the function that compares an input with the options, if there is a source."""
         is_read = self._only_compares or any(self._compared) or any(self._embeds)
         if self._source is None or not is_read:
             return None
@@ -321,7 +321,7 @@ class QuestionPlan:
         return partial(self._source.read, text, self._compared)
 
     def ahead(self, items: Iterable[T], input_of: Callable[[T], Any]) -> Iterable[T]:
-        """Return the same items, and let an encoder read the inputs of several together."""
+        """Return the same items, and let an encoder read the inputs of several items together."""
         source = self._source
         if source is None:
             return items
@@ -438,10 +438,10 @@ def shared_beginning(prompts: Sequence[list[int]]) -> tuple[list[int], list[list
 
 
 def _sharing_passes(prompts: Sequence[list[int]], n_whole: int) -> Iterator[list[int]]:
-    """Yield the numbers of prompts that share a pass, those with the longest beginning first.
+    """Yield the indices of the prompts of each pass, those with the longest beginning first.
 
-    The first `n_whole` prompts have the whole text. The others follow it up to a point, where later
-    ones go on longer. So most of what a pass begins with is in the KV cache from the pass before.
+    The first `n_whole` prompts have the whole text. Later prompts have a longer beginning in common
+    with it. So the KV cache holds most of a pass's first tokens from the previous pass.
     """
     trunk = prompts[0]
     batch: list[int] = []
@@ -498,7 +498,7 @@ def is_of_row(error: Exception) -> bool:
 def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
     """Return up to n orders of a question's options: as given, reversed, then rotations of both.
 
-    Over all rotations each option is at each position equally often. The levels of a score are
+    Over all rotations, each option is equally often at each position. The levels of a score are
     ranked, so a score has only the first two orders.
     """
     own = tuple(range(option_count(question)))
@@ -509,9 +509,9 @@ def orders_of(question: AskedQuestion, n: int) -> list[tuple[int, ...]]:
 
 
 def _is_searched(question: AskedQuestion, settings: PromptSettings) -> bool:
-    """Return whether only the most probable options of a question are found.
+    """Return whether to search only for the most probable options of a question.
 
-    The search needs no list of the options in the prompt, and one order.
+    The search works only if the prompt does not list the options, and with a single order.
     """
     if not isinstance(question, Choice) or not question.has_many_options:
         return False
@@ -523,7 +523,7 @@ def _model_scores(
 ) -> tuple[QuestionScores, ...]:
     """Return the scores of each question, averaged over its prompts, as a single order.
 
-    With `n_reads`, so many questions read the rows of one prompt.
+    With `n_reads`, this number of questions reads the rows of one prompt.
     """
     rows = result.hidden * n_reads
     values: Iterator[Any] = iter(rows or [each.constrained for each in result.scores])

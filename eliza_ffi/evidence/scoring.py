@@ -141,7 +141,7 @@ class QuestionScores:
 def default_weights(compares: Sequence[bool], is_score: bool) -> tuple[float, ...]:
     """Return the weights of sources without labels; `compares` says which are encoders.
 
-    Beside a decoder, the similarity to the levels of a score counts only with fitted weights. All
+    With a decoder, the similarity to the levels of a score counts only with fitted weights. All
     levels are about the same thing, and embeddings hardly tell degrees apart.
     """
     if len(compares) == 1:

@@ -1,4 +1,4 @@
-"""What unlabelled inputs have taught (:mod:`eliza_ffi.learning.self_training`)."""
+"""Results of learning from unlabelled inputs (:mod:`eliza_ffi.learning.self_training`)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MIN_ROWS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTraining(JsonFields):
-    """Hold what a question's unlabelled rows have taught.
+    """Hold the result of learning from unlabelled rows, for one question.
 
     Attributes
     ----------
     n_rows : int
         The number of different inputs.
     head : Head or None
-        The head, whose log-probabilities are added to the model's own. None if the gate rejected
-        it, or if right answers have shown that it is not needed.
+        The head, whose log-probabilities are added to the model's own. None if the checks rejected
+        the head, or if labelled examples have shown that it is not needed.
     agreement : float
         The share of the rows for which heads of two halves of the rows give the same answer.
     own_agreement : float
@@ -50,7 +50,7 @@ class SelfTraining(JsonFields):
     temperature: Annotated[float, (1e-3, 1e3)] = 1.0
 
     def improved(self, log_p: Array, states: Floats) -> Array:
-        """Return log-probabilities with what the rows taught, shape [n, n_options].
+        """Return log-probabilities that are improved by the head, shape [n, n_options].
 
         `states` are the features of the head, shape [n, n_embd].
         """

@@ -1,8 +1,9 @@
 r"""Encoders and rerankers as sources: they compare an input with the descriptions of the options.
 
 **Similarity.** An encoder turns a text into a unit vector. The vector of an option is the
-normalized mean of up to four: its label (unless it is a code) and its description, each as it is
-and as "This text is about ...". With the cosine of this vector and the input's vector,
+normalized mean of up to four vectors, of these texts: the label (unless it is a code), the
+description, and both of them after "This text is about". Let x be the input's vector, and o_c the
+vector of option c. The log-probability of c is
 
 .. math:: \log p_c = \cos(x, o_c) / T - \log \sum_k \exp(\cos(x, o_k) / T)
 
@@ -12,7 +13,7 @@ T is :data:`TEMPERATURE`. The vectors of the options are computed once for each 
 label if there is none, and returns how relevant the description is. The log-probabilities are the
 log-softmax of these values.
 
-Both are named in docs/explanation/measurements.md with the measurements behind their constants.
+docs/explanation/measurements.md describes the measurements behind the constants of this module.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ TEMPERATURE = 0.05
 """The cosines are divided by this."""
 
 FORMS = ("{}", "This text is about {}.")
-"""How the label and the description of an option are written for an encoder."""
+"""The texts that an encoder reads for the label and for the description of an option."""
 
 GENERAL_QUESTION = "What is this text about?"
-"""The question in the prefix of an input whose vector is only for a head."""
+"""The question in the prefix of an input if only a head uses the input's vector."""
 
 N_TEXTS = 32
-"""The maximum number of texts in a call of the library, which cannot be cancelled."""
+"""The maximum number of texts in one call of the library. A call cannot be cancelled."""
 
 N_UPCOMING = 4 * N_TEXTS
-"""The maximum number of inputs that a source knows in advance."""
+"""The maximum number of announced inputs that a source keeps."""
 
 MAX_INPUTS, MAX_QUESTIONS = 1024, 256
-"""How many inputs' vectors, and questions' options, an encoder keeps."""
+"""For how many inputs, and for the options of how many questions, an encoder keeps vectors."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class Compared:
     instructions : str
     options : tuple of ComparedOption
     needs_threshold : bool
-        Whether the only option is a label, and the question is whether the label fits. No second
-        option is there to compare it with. The result has the label's value and 0.
+        Whether the question has a single option, a label that fits or not. Because there is no
+        other option to compare the label with, the result has the label's value and 0.
     are_levels : bool
         Whether the options are the levels of a score.
     """
@@ -105,7 +106,7 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a source says about an input.
+    """The result of a source for an input.
 
     Attributes
     ----------
@@ -132,7 +133,7 @@ class Evidence:
 
 
 def joined_evidence(each: Sequence[Evidence]) -> Evidence:
-    """Return what a source says about several texts as one, for the same questions."""
+    """Join the results of a source for several texts and the same questions."""
     return Evidence(
         tuple(chain.from_iterable(one.scores for one in each)),
         tuple(chain.from_iterable(one.vectors for one in each)),
@@ -159,13 +160,13 @@ class Source(Protocol):
     ) -> Evidence:
         """Compare an input with the options of questions.
 
-        `check` is called between the calls of the library, and may raise an error to end them.
+        `check` is called between calls of the library. To cancel, it raises an error.
         """
 
 
 @once_for_each
 def source_of(session: Session) -> Source | None:
-    """Return the source of a model: itself, or the encoder that was opened with it.
+    """Return the source of a model: the model itself, or the encoder that was opened with it.
 
     None if the model generates text and was opened without an encoder.
     """
@@ -179,7 +180,7 @@ def source_of(session: Session) -> Source | None:
 
 
 def reading_ahead(inputs: Iterable[T], expect: Callable[[T], None]) -> Iterator[T]:
-    """Yield inputs, and announce several of them before the first of these is yielded."""
+    """Yield inputs in groups, and announce a whole group before yielding its first input."""
     rest = iter(inputs)
     while group := list(islice(rest, N_TEXTS)):
         for each in group:
@@ -192,7 +193,7 @@ class Similarity:
     """The similarity of an encoder's vectors."""
 
     def __init__(self, binding: CffiBinding, ctx: Any, prefixes: Prefixes) -> None:
-        # Not the session, which must not be kept alive.
+        # Do not store the session: it must not be kept alive.
         self._prefixes = prefixes
         self._embed = partial(binding.embed_texts, ctx, in_windows=True)
         self._tokenize = partial(binding.tokenize, ctx)
@@ -262,7 +263,7 @@ class Similarity:
         return found
 
     def _vector(self, text: str, check: Callable[[], None]) -> Floats:
-        """Return the vector of an input; compute those of announced inputs, too."""
+        """Return the vector of an input, and compute the vectors of announced inputs, too."""
         found = self._known.find(_key(text))
         if found is not None:
             return found
@@ -294,7 +295,7 @@ class Similarity:
 
 
 class Relevance:
-    """The relevance that a reranker finds."""
+    """The relevance of the options' descriptions, by a reranker."""
 
     def __init__(self, binding: CffiBinding, ctx: Any) -> None:
         self._rerank = partial(binding.rerank, ctx)

@@ -1,12 +1,12 @@
 r"""Fit the thresholds of a :class:`~eliza_ffi.Cascade`, with a statistical guarantee.
 
-With labelled rows, a random half of them fits the weights of the sources and the constants of the
-options, for each number of sources (:mod:`.weights`). The other rows certify. All sources are asked
-about each row, so that for each threshold of :data:`.thresholds.GRID` it is known where a row would
-have ended, and with which answer:
+The weights of the sources and the constants of the options, for each number of sources, are fitted
+on a random half of the labelled rows (:mod:`.weights`). The thresholds are certified on all other
+rows. All sources are asked about each row. So for each threshold of :data:`.thresholds.GRID`, it is
+known at which source a row would have ended, and with which answer:
 
 =========  =============================================  =========================================
-target     rows that count                                rows that miss it
+target     rows that count                                rows that miss the target
 =========  =============================================  =========================================
 agreement  all                                            another answer than all sources together
 accuracy   all with an answer                             a wrong answer
@@ -14,24 +14,24 @@ precision  those with the answer `option`                 another option is righ
 recall     those for which `option` is right              another answer; not those for review
 =========  =============================================  =========================================
 
-A row without a right answer has that of all sources together: if the last one is a function, the
-function's answer. For a fixed threshold, the number of rows that miss the target has a binomial
-distribution. The thresholds are tested from high to low, as :mod:`.thresholds` explains (Learn then
-Test). There are two walks, each with half of the level: one in which the last source always
-answers, and one with rows for review, if no source is sure. The second one is used only if the
-first one certifies nothing. The agreement needs only the first one. As for
-:func:`.fitting.calibrate`, the target is also kept for the texts that the fit has not seen.
+If the right answer of a row is not known, the answer of all sources together takes its place. If
+the last source is a function, this is the function's answer. For a fixed threshold, the number of
+rows that miss the target has a binomial distribution. The thresholds are tested from high to low
+(Learn then Test; see :mod:`.thresholds`). There are two walks, each with half of the level. In the
+first walk, the last source always answers. In the second walk, rows are for review if no source is
+sure; it is used only if the first walk certifies nothing. The agreement needs only the first walk.
+As in :func:`.fitting.calibrate`, the target also holds for the texts that the fit has not seen.
 
 Adaptive sampling
 -----------------
-If answers of the last source are dear, it is asked only about rows that a test needs, as in BARGAIN
+With `adaptive`, the last source is asked only about rows that a test needs, as in BARGAIN
 (Zeighami, Shankar and Parameswaran, "Cut Costs, Not Accuracy: LLM-Powered Data Processing with
-Guarantees", arXiv:2509.02896). For the agreement, these are the rows that the tested threshold ends
-before the last source. The rows come in random order. The walks are tried at preset numbers of
-rows, with equal shares of delta (:func:`.thresholds.looks`), until the thresholds that keep the
-target among the rows so far would end at most :data:`NEAR` more of the rows. BARGAIN has a betting
-bound in place of the preset numbers. All looks are right together, so any rule may end the
-sampling.
+Guarantees", arXiv:2509.02896). For the agreement, these are the rows that end before the last
+source at the tested threshold. The rows come in random order. The walks are tried at preset numbers
+of rows, with equal shares of delta (:func:`.thresholds.looks`). Sampling stops if lower thresholds
+that keep the target among the rows so far would end at most :data:`NEAR` of the rows more. BARGAIN
+uses a betting bound instead of preset numbers. The guarantee holds for all looks together, so any
+rule may end the sampling.
 
 Distillation
 ------------
@@ -86,11 +86,11 @@ MIN_FIT = 20
 
 
 NEAR = 0.05
-"""Adaptive sampling ends if more rows could end at most so many more of them early."""
+"""Adaptive sampling stops if lower thresholds could end at most this share of rows more."""
 
 
 AT_ONCE = 16
-"""How many rows the last source is asked about before the misses are counted again."""
+"""The number of rows that the last source is asked about before the misses are counted again."""
 
 
 class Goal(NamedTuple):
@@ -118,9 +118,9 @@ def calibrate_cascade(
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
 ) -> CascadeCalibration:
-    """Fit when the sources of a cascade are asked; arguments as :func:`.fitting.calibrate`.
+    """Fit the thresholds of a cascade. The arguments are as for :func:`.fitting.calibrate`.
 
-    `fit` is that function, which a source that is taught needs.
+    `fit` is :func:`.fitting.calibrate` itself, which `teach` needs.
     """
     check_one_of("target", target, TARGETS)
     at, confidence = inner_fraction("at", at), inner_fraction("confidence", confidence)
@@ -220,7 +220,7 @@ def _read_some(
     on_skip: OnSkip | None,
     progress: Progress | None,
 ) -> list[Any]:
-    """Return what a source says about some inputs; None for one that was skipped."""
+    """Return the readings of a source for some inputs; None for a skipped input."""
     failed = raised_or_skipped(on_skip)
     if not places:
         return []
@@ -240,9 +240,9 @@ def _taught(
     progress: Progress | None,
     on_skip: OnSkip | None,
 ) -> tuple[Calibration, int]:
-    """Fit the first source to the answers of the last one, or to right answers where there are any.
+    """Fit the first source to right answers, or to the last source's answers where there are none.
 
-    Return its calibration and how many rows have taught it.
+    Return the calibration of the first source, and the number of rows that it was fitted on.
     """
     first, last = cascade.sources[0], cascade.sources[-1]
     if len(cascade.sources) < 2 or not isinstance(first, ModelSource) or fit is None:
@@ -273,11 +273,11 @@ def _taught(
 
 
 class Stages:
-    """What the sources of a cascade say about one question, for some rows.
+    """The readings of a cascade's sources for one question and some rows.
 
     `targets` has the right options. Rows with the same text have the same number in `groups`.
-    `compares` says which sources are encoders; None = a function. A row that the last source was
-    not asked about has None.
+    `compares` says which sources are encoders; None = a function. The reading of the last source is
+    None for rows that it was not asked about.
     """
 
     def __init__(
@@ -353,10 +353,10 @@ class Stages:
         )
 
     def _ask_about(self, rows: NDArray[np.intp], ask: Ask) -> bool:
-        """Ask the last source about those rows that it was not asked about."""
+        """Ask the last source about the rows that it was not asked about yet."""
         new = rows[~self._is_asked[rows]].tolist()
         self._note(len(self.logs) - 1, new, ask(new))
-        self._is_asked[new] = True  # also those that the source cannot read
+        self._is_asked[new] = True  # including rows that the source cannot read
         return bool(new)
 
     def _walk(
@@ -467,10 +467,10 @@ class Walk:
     ) -> list[tuple[int, int]]:
         """Return how many rows of each part miss the goal, and how many count.
 
-        The last source is asked about rows without which misses cannot be counted, until `fails` is
-        True for a part: more answers only add misses. A row that reaches the source, and has no
-        right answer, cannot miss an agreement or the accuracy. One that ends before, and has a
-        right answer, needs no other answer.
+        The last source is asked about rows whose misses cannot be counted otherwise, until `fails`
+        is True for a part: more answers only add misses. For the agreement and the accuracy, two
+        kinds of rows need no answer: a row that reaches the last source and has no right answer
+        cannot be a miss, and a row that ends before and has a right answer is counted already.
         """
         is_fixed = self._goal.target in ("agreement", "accuracy") and not abstains
         wanted = np.full(len(self._right), self._ask is not None)
@@ -517,7 +517,7 @@ class Walk:
         return None
 
     def is_settled(self, threshold: float, abstains: bool) -> bool:
-        """Return whether lower thresholds that keep the target so far end few more rows."""
+        """Return whether lower thresholds that keep the target so far end few more rows early."""
 
         def fails(wrong: int, n: int) -> bool:
             return wrong > (1 - self._goal.at) * n
@@ -532,7 +532,7 @@ class Walk:
         return True
 
     def refusal(self) -> str:
-        """Say why nothing was certified, and how many rows would do."""
+        """Return why nothing was certified, and how many rows would be enough."""
         total, needed, best = len(self._right), [], 0.0
         at, confidence = self._goal.at, self._goal.confidence
         for abstains, level, starts in self._walks:

@@ -70,7 +70,7 @@ class PairedComparison:
 
     @property
     def verdict(self) -> Literal["better", "worse", "unclear"]:
-        """What the test says about the answers after the change."""
+        """The conclusion of the test about the answers after the change."""
         if self.p >= 1 - CONFIDENCE:
             return "unclear"
         return "better" if self.n_gained > self.n_lost else "worse"

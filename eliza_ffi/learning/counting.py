@@ -37,7 +37,7 @@ from ..errors import InvalidArgumentError
 from ..evidence.certificates import inner_fraction
 
 PSEUDO = 0.5
-"""What is added to the sum of squares of the mistakes."""
+"""A constant that is added to the sum of squares of the mistakes."""
 
 MIN_LABELS = 10
 """The minimum number of labelled rows of a group for an interval."""
@@ -57,8 +57,7 @@ class Share:
         It contains the share with the given probability, over draws of the labelled rows.
     n_rows, n_labels : int
     reason : str or None
-        Why there is no interval. The share is then that of the model's answers, whose error is
-        unknown.
+        Why there is no interval. The share is then the model's own, whose error is unknown.
     """
 
     answer: Any

@@ -33,7 +33,7 @@ class ScoreCache:
     Attributes
     ----------
     calibration : Calibration
-        The settings of the prompts are those of this calibration.
+        The calibration whose settings the prompts have.
     found : dict
         For each way to ask, the scores by the text of the input; empty at first.
     """

@@ -122,7 +122,7 @@ deviations above the mean."""
 HALF = "the half of the rows that was not used for the fit"
 
 MIN_TAUGHT = 20
-"""The minimum number of labelled examples to change answers that rows without labels taught."""
+"""With fewer labelled examples, these do not change answers learned from unlabelled rows."""
 
 MIN_EXAMPLES = 10
 """The minimum number of examples per question for a fitted method. Use 100 or more if possible."""
@@ -215,10 +215,10 @@ def calibrate(
     Parameters
     ----------
     model
-        An open model. If it is an encoder, which cannot generate text, a head is fitted to the mean
-        of its token embeddings. Or a :class:`~eliza_ffi.Cascade`, which takes only `inputs`,
-        `confidence`, `progress`, `on_skip`, `target`, `at`, `option`, `adaptive` and `teach`, and
-        gets a :class:`~eliza_ffi.evidence.CascadeCalibration`.
+        An open model, or a :class:`~eliza_ffi.Cascade`. For an encoder, which cannot generate text,
+        a head is fitted to the mean of its token embeddings. For a cascade, only `inputs`,
+        `confidence`, `progress`, `on_skip`, `target`, `at`, `option`, `adaptive` and `teach` are
+        supported, and the result is a :class:`~eliza_ffi.evidence.CascadeCalibration`.
     questions
         In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
     rows
@@ -226,12 +226,12 @@ def calibrate(
         :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is fitted on the
         examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     inputs
-        Unlabelled inputs. With the method ``"auto"``, a question learns from the inputs
-        that do not answer it, of `rows` as well, if there are at least 60 of them or no labelled
-        examples; see :mod:`.self_training`. At most 1,000 of them are read. If they do not agree,
-        the model's own answers are kept. :attr:`.QuestionCalibration.rows` has the figures. With
-        fewer than 10 labelled examples, the probabilities are not calibrated, and with fewer than
-        20, the examples do not change answers that the inputs have taught.
+        Unlabelled inputs. With the method ``"auto"``, a question learns from all inputs without an
+        answer to it, including those of `rows`, if there are at least 60 of them or no labelled
+        examples; see :mod:`.self_training`. At most 1,000 of them are read. If the checks fail, the
+        model's own answers are kept. :attr:`.QuestionCalibration.rows` has the figures. With fewer
+        than 10 labelled examples, the probabilities are not calibrated, and with fewer than 20, the
+        examples do not change answers that the inputs have taught.
     method
         One of :data:`~eliza_ffi.evidence.METHODS`, or ``"auto"``. For each question ``"auto"``
         selects the first method whose NLL in cross-validation (5 folds, the same in every run) is
@@ -241,19 +241,20 @@ def calibrate(
     scoring
         The scoring rule.
     strength
-        The exponent of the baseline that the probabilities are divided by, 0 to 1. A head has none.
+        The exponent of the baseline that the probabilities are divided by, 0 to 1. A head has no
+        baseline.
     prefer
         ``"cheap"`` selects the cheapest head whose NLL is at most one standard error above the
         lowest one. ``"right"`` selects the head with the lowest NLL.
     risk
-        If given, a random half of the examples is not used for the fit. This half determines the
-        lowest probability above which at most this share of the answers is wrong, and sets of
-        options that contain the right one with a probability of 1 - risk; see
+        The share of wrong answers to accept, above 0 and below 1, or a mapping with the risk of
+        each question by name. A random half of the examples is then not used for the fit. It
+        determines the lowest probability above which at most this share of the answers is wrong,
+        and sets of options that contain the right one with a probability of 1 - risk; see
         :mod:`.thresholds`. Both hold for later inputs from the same source as the examples, with
-        repeated inputs as frequent as in the examples, and also for new texts alone. Above 0 and
-        below 1. A mapping has the risk of each question, by name.
+        repeated inputs as frequent as in the examples, and also for new texts alone.
     confidence
-        The lowest probability, over draws of the examples, that `risk` is kept.
+        The minimum probability, over draws of the examples, that `risk` is kept.
     each_option
         Keep `risk` for the inputs of each right option, and not only on average: a rare option can
         have many wrong answers without changing the average. This needs more examples: half of
@@ -263,10 +264,10 @@ def calibrate(
         precision of 99 %. Each option then has a threshold of its own; `risk` is for the other
         options. All hold together with `confidence`.
     random
-        With `risk`, the indices of the rows that are a random sample of the inputs, if the others
-        are not. These rows take the place of the random half. The rows must be in the order in
-        which they were labelled: those after the last of the preset numbers of random rows are not
-        used, so that you may stop labelling at any time; see :mod:`.thresholds`.
+        With `risk`, the indices of the rows that are a random sample of the inputs, if the other
+        rows are not. These rows replace the random half. The rows must be in the order in which
+        they were labelled: those after the last of the preset numbers of random rows are not used,
+        so that you may stop labelling at any time; see :mod:`.thresholds`.
     progress
         Called with the number of finished inputs and the number of all inputs.
     on_skip
@@ -289,17 +290,17 @@ def calibrate(
         as rarely as this target, or the ``"agreement"`` with all sources together, allows; see
         :mod:`.cascades`.
     adaptive
-        Of a cascade: ask its last source about no more rows than the certificate needs, because its
-        answers are dear. The threshold may be a little higher.
+        For a cascade whose last source is expensive: ask this source about no more rows than the
+        certificate needs. The threshold may be a little higher.
     teach
-        Of a cascade: the answers of the last source to a random half of the rows fit the first one.
-        Only the other half certifies.
+        For a cascade: fit the first source to the last source's answers to a random half of the
+        rows. Only the other half is used to certify.
     costs
         What wrong answers cost, if some errors are worse than others: a mapping from right options
         to mappings from answers to costs, such as ``{"ham": {"spam": 5}}``. A wrong answer that is
-        missing costs 1, a right one 0. Several questions need a mapping from their names to such
-        mappings. The answer is then the option with the least expected cost (:mod:`.costs`), and
-        `risk` is the highest mean cost of the certified answers.
+        not listed costs 1, a right answer 0. Several questions need a mapping from their names to
+        such mappings. The answer is then the option with the least expected cost (:mod:`.costs`),
+        and `risk` is the highest mean cost of the certified answers.
     review_cost
         The cost of an answer by a person: the model abstains if its own answer has a larger
         expected cost. A mapping has the cost for each question, by name.
@@ -551,7 +552,7 @@ class _Scored:
         )
 
     def taught(self, learned: SelfTraining) -> _Scored:
-        """Replace all sources by one: the model's own answers, improved by what the rows taught."""
+        """Replace all sources by one: the model's own answers, improved by unlabelled rows."""
         heads = {
             Group(each.features, min(each.n_sources, 1)): self.heads[each] for each in self.heads
         }
@@ -588,7 +589,7 @@ class _Scored:
 
     @lazy_property
     def log_p(self) -> Array:
-        """Log-probabilities by the scoring rule and what rows taught, shape [n, n_options]."""
+        """Log-probabilities by the scoring rule and unlabelled rows, shape [n, n_options]."""
         own = self._finite([each.log_probabilities(self.scoring) for each in self.scores])
         if self.learned is None or self.learned.head is None:
             return own
@@ -747,7 +748,8 @@ def _with_familiarity(
 def _learned(question: AskedQuestion, scored: _Scored) -> SelfTraining:
     """Learn from the different inputs of some examples, without their right answers.
 
-    The levels of a score are no groups of similar inputs: heads agree on wrong levels.
+    This fails for scores: their levels are not groups of similar inputs, and heads agree on wrong
+    levels.
     """
     _, first = np.unique(scored.groups, return_index=True)
     if isinstance(question, Score):
@@ -872,7 +874,7 @@ def _simplest(
 def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     """Return log-probabilities, shape [n, n_options], from fits without the example's fold.
 
-    An example without a right option cannot make its own prediction better: its fit may use it.
+    The fit for an example without a right option may use this example, because it has no loss.
     """
     if _base(method) == "head":
         predicted = scored.head_of(method).log_probabilities
@@ -901,9 +903,9 @@ def _split(targets: NDArray[np.intp], is_split: bool) -> tuple[NDArray[np.intp],
     """Return the indices of the examples for the fit, and of those for certifying.
 
     A random half of the examples with a right answer certifies. It must be a random sample of the
-    rows, as the guarantees need. Halves with equal shares of the options would not be one, nor
-    halves in which copies stay together: if one text has a quarter of the rows, its half has too
-    many of them and the other half none. The halves are the same in every run.
+    rows, as the guarantees need. Halves with equal shares of the options would not be random, nor
+    would halves that keep copies together: a text with a quarter of the rows would be too frequent
+    in one half, and missing in the other. The halves are the same in every run.
     """
     every = np.arange(len(targets))
     if not is_split:
@@ -918,8 +920,8 @@ def _split_at_look(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices for the fit and for certifying up to the last look.
 
-    Labels after the look must not improve the fit: a person can see the answers at the look, and
-    select the fit by going on until it makes none of these mistakes.
+    Labels after the look must not improve the fit. Otherwise, a person who sees the mistakes at the
+    look could label more rows until the fit makes none of these mistakes.
     """
     answered = targets != UNLABELLED
     held_out = np.flatnonzero(certifies & answered)
@@ -945,7 +947,7 @@ class _HeldOut:
 
     `is_new` marks one row of each text that the fit has not seen. The guarantees hold for these
     rows, too. Otherwise, a table that contains every row several times by mistake would certify
-    what the fit knows only from the copies.
+    answers that the fit knows only from the copies.
     """
 
     p: Array
@@ -983,7 +985,7 @@ def _certified(
     target: ThresholdTarget = "accuracy",
     option: int | None = None,
 ) -> QuestionCalibration:
-    """Return a calibration with the threshold and the sets of rows that it was not fitted on.
+    """Return a calibration with a threshold and sets, from rows that it was not fitted on.
 
     With the `frequencies` of the options, both hold for the rows of each right option.
     """
@@ -1197,8 +1199,8 @@ def _wanted_hidden(
 def heads_of(model: Any, n_sources: int = 0) -> list[Group]:
     """Return the groups of features to fit heads to, with up to `n_sources` other sources.
 
-    Each group of states is tried alone, and those that need the whole prompt also together with all
-    sources, because the options' scores cost nothing more then. An encoder's embedding is one more
+    Each group of states is tried alone. Groups that need the whole prompt are also tried with all
+    sources, because scoring the options then costs nothing more. An encoder's embedding is one more
     group, and a part of most others. With it, the encoder's similarities are tried, too.
     """
     session = model.session
@@ -1251,7 +1253,7 @@ def _costs(
 
 
 def _may_learn(model: Any, question: AskedQuestion, has_label: NDArray[np.bool_]) -> bool:
-    """Return whether a question may learn from the inputs that do not answer it."""
+    """Return whether a question may learn from the inputs without an answer to it."""
     n_told = int(has_label.sum())
     least = MIN_ROWS if n_told else 1
     has_own = "none" in _tried(model, "auto", question, True)  # answers to start from

@@ -47,7 +47,7 @@ FEATURE_DEVIATION = 0.25
 """The standard deviation of a feature's weight before the examples are seen."""
 
 SOURCE_WEIGHT = 0.3
-"""The default weight of another source beside a head. That of the features is 1 in total."""
+"""The default weight of a source in addition to a head, whose features have a total weight of 1."""
 
 Preference = Literal["cheap", "right"]
 """Whether to select the cheapest of the heads that are hardly worse than the best, or the best."""
@@ -70,9 +70,9 @@ class Group(NamedTuple):
 class HeadFit:
     """A fitted head, and its predictions for the examples, by cross-validation.
 
-    Nothing that predicts an example was fitted to it or selected with it. `source_weights` are
-    those of the other sources, 0 for sources that the selected group does not have. `cost` is that
-    of the group.
+    No part of the fit that predicts an example was fitted to, or selected with, this example.
+    `source_weights` are the weights of the other sources, 0 for sources that the selected group
+    does not have. `cost` is the group's cost.
     """
 
     head: Head

@@ -13,7 +13,7 @@ the highest value of this product is chosen:
 .. math:: (1 - (p_1 - p_2)) (1 - \max_l \cos(x, x_l)) \sum_i \max(0, \cos(x, x_i))
 
 p_1 and p_2 are the probabilities of the two most probable options of the row, x is its centered
-state, x_l are the states of the earlier chosen rows, and x_i those of all rows. Such a row is
+state, x_l are the states of the earlier chosen rows, and x_i the states of all rows. Such a row is
 uncertain, unlike the labelled rows, and similar to many others. The measurements are in
 docs/explanation/measurements.md.
 
@@ -203,7 +203,7 @@ class LabelCounts:
 
 
 def status(counts: LabelCounts) -> str:
-    """Return what the labels say, in one line."""
+    """Return a line that summarizes the labels."""
     text = counted(counts.n_chosen + counts.n_random, "labelled row")
     if not counts.n_random:
         return text
@@ -261,7 +261,7 @@ class Labelling:
         self._labels: dict[int, tuple[int, Kind]] = {}
         self._passed: set[int] = set()
         self._log_p: Array | None = None  # the answers of the head; None = to be fitted
-        self._taught: dict[int, Array] = {}  # and those of the rows of its fit, cross-validated
+        self._taught: dict[int, Array] = {}  # its cross-validated answers to the rows of its fit
 
     @property
     def n_rows(self) -> int:
@@ -392,7 +392,7 @@ class Labelling:
 
 
 def interval(n_right: int, n: int, confidence: float) -> tuple[float, float]:
-    """Return an interval for a probability: that of Clopper and Pearson, to 0.001."""
+    """Return the Clopper-Pearson interval of a probability, to 0.001."""
     if not n:
         return 0.0, 1.0
     tail = (1 - confidence) / 2

@@ -149,10 +149,10 @@ class QuestionReport:
     sets : SetReport or None
         The sets of options. None if the calibration has none.
     by_option : tuple of OptionReport
-        For each right option of the examples, what the certificate and the sets are worth for it.
+        For each right option of the examples, how well the certificate and the sets did for it.
         Empty without a calibration that was fitted with a risk.
     costs : CostReport or None
-        What the answers cost. None without a calibration with costs.
+        The costs of the answers. None without a calibration with costs.
     warnings : tuple of str
         What suggests that the prompt does not work; see :mod:`eliza_ffi.evidence.doubts`.
     probabilities : array, shape [n]

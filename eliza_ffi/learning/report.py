@@ -213,7 +213,7 @@ def evaluate(
         A calibration, or the path of its file. It must have been fitted for this model, these
         questions and these settings.
     scoring
-        The scoring rule. None takes that of the calibration; without one it is ``"constrained"``.
+        The scoring rule. None = the calibration's, or ``"constrained"`` without a calibration.
     reorder
         Ask about each example in at least this many orders of the options, to find answers that
         depend on the order. This affects only the metric `flips`. A value of at most `orders` adds
@@ -222,7 +222,7 @@ def evaluate(
         The number of bins of the reliability diagram and the ECE.
     **prompts
         `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
-        :meth:`~eliza_ffi.Model.decide`. By default they are those of the calibration.
+        :meth:`~eliza_ffi.Model.decide`. The defaults come from the calibration.
 
     Raises
     ------
@@ -409,7 +409,7 @@ def _check_answered(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[
 def _flips(scores: Sequence[QuestionScores], scoring: ScoringRule) -> float | None:
     """Return the proportion of examples whose answer depends on the order of the options.
 
-    None if the options were not shown in several orders: those of a head have no order.
+    None if the options were not shown in several orders. With a head, options have no order.
     """
     if len(scores[0].orders) < 2:
         return None
@@ -486,7 +486,7 @@ def _of_answers(probabilities: Array, right: NDArray[np.bool_], bins: int) -> di
 def _with_risk(
     report: QuestionReport, fitted: QuestionCalibration, log_p: Array, targets: NDArray[np.intp]
 ) -> QuestionReport:
-    """Add what the evaluated examples say about the certified threshold and the sets."""
+    """Add how well the certified threshold and the sets did on the evaluated examples."""
     certified, sets = None, None
     p = np.exp(log_p)
     is_certified = np.full(len(targets), False)
@@ -596,7 +596,7 @@ def _risk_line(report: QuestionReport) -> str:
 
 
 def _rarest_option(report: QuestionReport) -> str:
-    """Return what the certificates and sets say about the rows of the rarest right option."""
+    """Return how well certificates and sets did on the rows of the rarest right option."""
     if not report.by_option:
         return ""
     rarest = min(report.by_option, key=lambda each: each.n)

@@ -140,7 +140,7 @@ def _trained(states: Floats, log_p: Array, feature: Feature, keeps_shares: bool)
 
 
 def _nearest_mean(states: Floats, p: Array) -> tuple[Array, Array]:
-    """Return the weights and the biases for states as they are."""
+    """Return the weights and the biases for unscaled states."""
     design = Design(states)
     x = design.x
     means = x.T @ p / np.maximum(p.sum(axis=0), 1e-9)

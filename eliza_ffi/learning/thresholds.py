@@ -1,7 +1,7 @@
 r"""Decide from labelled rows which answers to trust, with a statistical guarantee.
 
-:func:`certify` returns the lowest probability t so that among the answers with a probability of at
-least t, at most a given share is wrong. :func:`conformal` returns sets of options that contain the
+:func:`certify` returns the lowest probability t such that at most a given share of the answers with
+a probability of at least t is wrong. :func:`conformal` returns sets of options that contain the
 right option with a given probability.
 
 Both guarantees need labelled rows that are drawn at random from the inputs that will come later.
@@ -18,14 +18,14 @@ If errors have different costs, an answer is above a threshold if its expected c
 (:meth:`.Costs.sure`), and R(t) is the mean cost of such answers, divided by the largest cost. Costs
 from 0 to 1 are not binomial. Instead of the Clopper-Pearson bound, the hypothesis is tested with
 the bound of Hoeffding and Bentkus (:func:`is_mean_bounded`), which Learn then Test proposes for
-bounded losses. All else stays the same.
+bounded losses. Everything else stays the same.
 
 Parts
 -----
-A guarantee can also be for several parts of the rows at the same time, for example for the rows of
-each right option. A threshold is then certified only if the hypothesis is rejected for each part,
-each at the full level: the hypothesis "the risk is too large for at least one part" is wrongly
-rejected only if the test of this part is wrong (an intersection-union test; Berger 1982).
+A guarantee can also hold for several parts of the rows at the same time, for example for the rows
+of each right option. A threshold is then certified only if the hypothesis is rejected for each
+part, each at the full level: the hypothesis "the risk is too large for at least one part" is
+wrongly rejected only if the test of this part is wrong (an intersection-union test; Berger 1982).
 
 Certified thresholds
 --------------------
@@ -38,9 +38,9 @@ useful:
 **The grid is fixed.** :data:`GRID` does not depend on the rows. For a fixed t, the rows above t are
 independent draws from the population above t, so that the number of wrong answers among n of them
 has the distribution Binomial(n, R(t)). Quantiles of the rows' own probabilities would be a more
-convenient grid, but then the number of wrong answers depends on the error rates at exactly these
-probabilities, and the binomial distribution is no longer exact, for example for a model that is
-often wrong when it is most certain.
+convenient grid. But the number of wrong answers would then depend on the error rates at exactly
+these probabilities, and the binomial distribution would no longer be exact: for example, if a model
+is often wrong when it is most certain.
 
 **The tests walk from high to low thresholds.** As long as hypotheses are rejected, the next one is
 tested at the same level (the probability of a wrong rejection), without a correction for the number
@@ -58,10 +58,10 @@ Looks
 -----
 A person who labels rows until the certificate is good enough selects a lucky moment. Certificates
 during labelling are therefore made only at preset numbers of rows (:func:`looks`), and delta is
-split equally over them: all of them are right together with the promised probability (union bound),
-whenever the person stops, and although every label in between changes the model. A betting
-confidence sequence (Waudby-Smith and Ramdas 2024) certified 5 to 15 % earlier in our simulations,
-but it holds only for a model that stays the same; a single look at the end is not valid at all.
+split equally over them. With the promised probability, all certificates are right (union bound).
+This holds whenever the person stops, although every label changes the model. A betting confidence
+sequence (Waudby-Smith and Ramdas 2024) certified 5 to 15 % earlier in our simulations, but is valid
+only for a model that stays the same. A single look at the end is not valid at all.
 
 Conformal sets
 --------------
@@ -128,9 +128,9 @@ Bounded = Callable[[float, float, float, float], bool]
 """Whether an upper bound of a mean is at most `mean`: total, n, mean, delta."""
 
 LOOK_RATIO, MAX_LOOK = 1.4, 1000
-"""Each look has so many times the rows of the one before, and only the first can have more than the
-maximum. With a smaller ratio each look has a smaller share of delta, and with a larger one good
-certificates wait longer; in simulations, ratios from 1.25 to 2 certified at about the same time."""
+"""The ratio of the rows of two successive looks, and the most rows of any look but the first. With
+a smaller ratio, each look has a smaller share of delta. With a larger ratio, good certificates come
+later. In simulations, ratios from 1.25 to 2 certified at about the same time."""
 
 
 def certify(
@@ -150,15 +150,15 @@ def certify(
 
     With a probability of at least `confidence` over draws of the labelled rows, the error rate of
     the population above the threshold is at most `risk`. `probabilities` has the probabilities of
-    the chosen answers, shape [n], and `right` says whether each of them is right. `parts` has masks
+    the chosen answers, shape [n], and `right` says whether each answer is right. `parts` has masks
     of rows, shape [n]: the error rate is at most `risk` for each of these parts, too.
 
-    With the target ``"precision"``, only the rows count that `of_option` marks: those with the
-    answer of an option. With ``"recall"``, these are the rows for which an option is right, and
-    those below the threshold count as not missed.
+    With the targets ``"precision"`` and ``"recall"``, only the rows that `of_option` marks count.
+    For the precision, their answer is the option. For the recall, the option is right for these
+    rows, and rows below the threshold are not missed.
 
-    With `costs`, those of the answers, `risk` limits the mean cost of the answers, which is at most
-    `largest_cost`, instead of the share of wrong ones. `probabilities` then has the values of
+    `costs` has the cost of each answer, which is at most `largest_cost`. `risk` then limits the
+    mean cost instead of the share of wrong answers, and `probabilities` has the values of
     :meth:`.Costs.sure`.
 
     With `at_looks`, the rows are in the order in which they were labelled, and only those up to the
@@ -215,10 +215,10 @@ def certify(
 
 
 def automation(probabilities: ArrayLike, right: ArrayLike, risk: float = 0.05) -> Automation:
-    """Return how many answers could be given without a person if at most `risk` may be wrong.
+    """Return the share of answers that need no person, if at most `risk` of these may be wrong.
 
-    The parameters are as for :func:`certify`. The most certain answers of which at most this share
-    is wrong are selected after looking at them, which flatters the model. The low end of the
+    The parameters are as for :func:`certify`. The share is the largest one that these rows allow,
+    and was therefore selected with knowledge of them, which flatters the model. The low end of the
     interval is therefore the share that can be certified with 95 % confidence; the high end is the
     95th percentile over :data:`N_DRAWS` draws with replacement (Efron and Tibshirani, "An
     Introduction to the Bootstrap", 1993).
@@ -226,7 +226,7 @@ def automation(probabilities: ArrayLike, right: ArrayLike, risk: float = 0.05) -
     p, hit = np.asarray(probabilities, dtype=np.float64), np.asarray(right, dtype=bool)
     order = np.argsort(-p, kind="stable")
     wrong, n = ~hit[order], len(p)
-    is_last = np.append(p[order][1:] != p[order][:-1], True)  # of those with one probability
+    is_last = np.append(p[order][1:] != p[order][:-1], True)  # of the rows with equal probability
 
     def share(weights: NDArray[np.intp]) -> float:
         n_above = weights.cumsum()
@@ -251,8 +251,8 @@ def looks(
 ) -> tuple[int, ...]:
     """Return the numbers of labelled rows at which certificates are made during labelling.
 
-    The first one is the lowest at which a threshold can be certified, by a walk with so many
-    starting points. Only this one can be above `most`. `risk` and `confidence` are above 0 and
+    The first number is the lowest at which a walk with `n_starts` starting points can certify a
+    threshold. Only the first number can be above `most`. `risk` and `confidence` are above 0 and
     below 1.
     """
     found: tuple[int, ...] = ()
@@ -275,7 +275,7 @@ def certify_options(
     confidence: float = 0.9,
     parts: Sequence[ArrayLike] = (),
 ) -> CertifiedThreshold:
-    """Return a threshold for the answers with each option, of which at most its risk is wrong.
+    """Return, for each option, a threshold above which its error rate is at most its risk.
 
     This is a target for the precision of each option. delta is split equally over the options, so
     that all thresholds hold together. The parameters are those of :func:`conformal` and
@@ -353,7 +353,7 @@ def conformal(
 def is_bounded(n_wrong: float, n: float, rate: float, delta: float) -> bool:
     """Return whether the upper bound of an error rate by Clopper and Pearson is at most `rate`.
 
-    It is if, at this rate, n_wrong or fewer wrong answers of n have at most the probability delta.
+    This is so if, at this rate, the probability of at most n_wrong wrong answers is at most delta.
     """
     return rate >= 1 or _binomial_cdf(n_wrong, n, rate) <= delta
 
@@ -382,7 +382,7 @@ def _needed(
 ) -> int | None:
     """Return the smallest number of rows with which a walk could begin, or None.
 
-    The share and the error rate of the rows above each starting point stay the observed ones.
+    This assumes that the share and the error rate of the rows above each starting point stay equal.
     """
     starts = [GRID.index(start) for start in STARTS]
     observed = [(above[i] / n, wrong_above[i] / above[i]) for i in starts if above[i]]
@@ -403,7 +403,8 @@ def rows_needed(
 ) -> int | None:
     """Return how many rows, at least `least`, show that the error rate is at most `risk`.
 
-    This share of the rows counts, and this rate of the counted rows is wrong. None: no number does.
+    A share `share` of the rows counts, and a share `rate` of these is wrong. None = no number is
+    enough.
     """
 
     def is_enough(rows: int) -> bool:
@@ -415,7 +416,7 @@ def rows_needed(
 
 
 def _sum_above(probabilities: Array, weights: Any = 1.0) -> list[float]:
-    """Return the sum of the weights of the rows that are not below each threshold."""
+    """Return, for each threshold, the sum of the weights of the rows at or above it."""
     order = np.argsort(-probabilities)
     sums = np.append(0.0, (np.ones(len(order)) * weights)[order].cumsum())
     n_below = np.searchsorted(probabilities[order[::-1]], GRID, side="left")
