@@ -44,9 +44,9 @@ __all__ = ["MIN_LABELS", "Classifier"]
 logger = logging.getLogger("eliza_ffi")
 
 MIN_LABELS = 20
-"""The minimum number of labelled texts for a calibration. Fewer texts are shown in the prompt. With
-20 labels and SmolLM2, calibrations were more accurate than such prompts on two of three data
-sets."""
+"""The minimum number of labelled texts for a calibration. With fewer, the prompt shows the texts as
+examples. With 20 labels and SmolLM2, calibrations were more accurate than such prompts on two of
+three data sets."""
 
 INSTRUCTIONS = "Which label fits the text best?"
 
@@ -63,25 +63,24 @@ class Classifier:
     - With at least 20 labelled texts, :meth:`fit` fits a calibration, which is usually a linear
       head on the model's hidden states. See :func:`eliza_ffi.learning.calibrate`.
     - With fewer texts, :meth:`fit` puts them into the prompt as examples.
-    - Texts with the label None teach the model, too, if there are at least 60 of them, or no
-      labels.
+    - :meth:`fit` also learns from texts with the label None, if there are at least 60 of them, or
+      if no text has a label.
 
     Parameters
     ----------
     model
         An open :class:`~eliza_ffi.Model`, the path of a model file, or None for the default model.
     labels
-        The labels, an enum class, or a mapping from labels to descriptions. None takes the labels
-        from the argument of :meth:`fit`.
+        The labels, an enum class, or a mapping from labels to descriptions. None = the labels that
+        are passed to :meth:`fit`.
     instructions
         The question in the prompt.
     method
         As in :func:`eliza_ffi.learning.calibrate`.
     on_error
         What happens if a text cannot be classified, for example because it is longer than the
-        context. ``"raise"``: the error is raised, and ends the call. ``"row"``: the text gets
-        probabilities of nan and the label None, and :meth:`fit` leaves it out; the logger
-        ``eliza_ffi`` warns.
+        context. ``"raise"`` raises the error. With ``"row"``, the text gets the label None and the
+        probabilities nan, :meth:`fit` leaves it out, and the logger ``eliza_ffi`` warns.
 
     Attributes
     ----------
@@ -173,8 +172,7 @@ class Classifier:
         Parameters
         ----------
         sample_weight
-            True, False, or None and the name of the metadata, with the meaning that scikit-learn
-            gives them.
+            True, False, None, or the name of the metadata, as for scikit-learn's own classifiers.
         """
         if not isinstance(sample_weight, bool | str | None):
             raise wrong("sample_weight", "True, False, None or a string", sample_weight)
@@ -273,8 +271,8 @@ class Classifier:
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each label for each text, shape [n, n_labels].
 
-        With more than 255 labels, the search for all of them takes much longer than
-        :meth:`predict`, which searches only the most probable one.
+        With more than 255 labels, this takes much longer than :meth:`predict`, which searches only
+        for the most probable label.
 
         >>> Classifier(model, ["billing", "login"]).predict_proba(["I was charged twice."]).shape
         (1, 2)
@@ -338,7 +336,7 @@ class Classifier:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any = None) -> Classifier:
-        """Read a classifier from a file of :meth:`save`. The model must be the same.
+        """Read a classifier that :meth:`save` wrote. It must have been fitted on the same model.
 
         If the labels are members of an enum, import its module first: a file cannot make Python
         import a module.
@@ -394,13 +392,13 @@ class Classifier:
     def _answers(self, X: Any, top: int) -> list[ChoiceAnswer | None]:  # noqa: N803
         """Return the answer for each text, with at least the `top` most probable labels.
 
-        None takes the place of the errors of single texts, if `on_error` is ``"row"``.
+        If `on_error` is ``"row"``, the answer for a text that cannot be classified is None.
         """
         texts = _texts(X)
         check_one_of("on_error", self.on_error, ("raise", "row"))
         if not texts:
             return []
-        # A calibration is valid for its own question only, and needs the scores of all labels.
+        # A calibration is valid only for its own question, and needs the scores of all labels.
         asked = self._asked if self._calibration else replace(self._asked, top=top)
         decisions: list[Any] = self._model().decide_many(
             texts,
@@ -463,7 +461,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class _ModelFile:
-    """The arguments of an open model, with which another process can open its file again."""
+    """The arguments with which another process can open the file of an open model."""
 
     path: str
     library: str
@@ -490,7 +488,7 @@ class _ModelFile:
 
 
 def _not_fitted() -> InvalidArgumentError:
-    """Return the error of an unfitted classifier; if possible, it is scikit-learn's, too."""
+    """Return the error for an unfitted classifier, which scikit-learn recognizes if installed."""
     reason = "the classifier is not fitted: call fit(), or pass labels to the constructor"
     try:
         from sklearn.exceptions import NotFittedError as Theirs
@@ -512,7 +510,7 @@ def _warn(method: str, what: str, errors: Mapping[int, object]) -> None:
 
 
 def _label_to(label: Any) -> Any:
-    """Return a label as JSON: the member of an enum as the name of its class and its own name."""
+    """Return a label as JSON. An enum member becomes the names of its class and of the member."""
     if not isinstance(label, Enum):
         return label
     kind = type(label)
@@ -530,7 +528,7 @@ def _label_to(label: Any) -> Any:
 
 
 def _label_from(written: Any) -> Any:
-    """Return the label of :func:`_label_to`. A file cannot import a module, which may run code."""
+    """Undo :func:`_label_to`. Does not import modules, because importing one can run code."""
     if not isinstance(written, dict):
         return written
     module, name = map(check_text, ("enum", "enum"), written["enum"])
@@ -549,7 +547,7 @@ def _label_from(written: Any) -> Any:
 
 
 def _kind(label: Any) -> Any:
-    """Return the kind of a label: its enum, str, or float for all numbers."""
+    """Return the type of a label: its enum, str, or float for every number."""
     if isinstance(label, Enum):
         return type(label)
     return str if isinstance(label, str) else float
@@ -615,7 +613,7 @@ def _check_label(name: str, label: Any) -> None:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, or pandas' NA, whose comparisons are neither."""
+    """Return whether a value is None, NaN, or pandas' NA. Comparing NA gives no bool."""
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError):
@@ -623,7 +621,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _text(label: Any) -> str:
-    """Return the text of a label in the prompt; for the member of an enum as in `choose`."""
+    """Return the text that stands for a label in the prompt; enum members are as in `choose`."""
     if isinstance(label, Enum):
         return label.value if isinstance(label.value, str) else label.name
     return str(label)

@@ -148,17 +148,17 @@ class Model:
         LoRA adapters, as pairs of a GGUF file and a scale.
     encoder
         A second model for decisions, in the same forms as `path`: an embedding model or a reranker.
-        It compares the input with the descriptions of the options, and its log-probabilities are
-        added to those of the first model.
+        It compares the input with the descriptions of the options. The log-probabilities of both
+        models are added.
     progress
         Called with a stage (``"download"``, ``"load"`` or ``"prefill"``) and the fraction done, 0
         to 1. To call it about twice a second, the library splits long prompts into shorter forward
         passes.
     options
-        Further options of the library by name, which the C header lists. Besides:
-        ``cache_type_k`` and ``cache_type_v``, the data types of the KV cache, such as ``"q8_0"``,
-        ``chat_template``, a chat template in Jinja2's language instead of the model's own, and
-        ``input_prefix`` and ``option_prefix``, the text before what an embedding model compares.
+        Further options of the library by name, which the C header lists. Besides: ``cache_type_k``
+        and ``cache_type_v``, the data types of the KV cache, such as ``"q8_0"``, ``chat_template``,
+        a chat template in Jinja2's language instead of the model's own, and ``input_prefix`` and
+        ``option_prefix``, an embedding model's text before inputs and options.
 
     Raises
     ------
@@ -395,7 +395,7 @@ class Model:
 
         The vectors have norm 1, so the dot product of two embeddings is their cosine similarity.
         Short strings share forward passes, so pass many strings in one call. If the model was
-        opened with an embedding model as its `encoder`, they are those of the encoder.
+        opened with an embedding model as its `encoder`, the encoder computes them.
 
         >>> encoder = Model("all-MiniLM-L6-v2.gguf")  # doctest: +SKIP
         >>> encoder.embed(["a cat", "a dog"]).shape  # doctest: +SKIP
@@ -631,7 +631,7 @@ class Model:
             Report log-probabilities: of every generated token, and of the `logprobs` most probable
             ones at each position, 0 to 1,024. In a stream, each piece also has them.
         schema
-            What the text must match: a JSON Schema, a class, a ``Regex``, ``Lark`` or ``Gbnf``, or
+            The text must match this JSON Schema, class, ``Regex``, ``Lark`` or ``Gbnf``, or the
             token masks (:class:`~eliza_ffi.structured.Masks`).
         sampling
             All sampling settings in one object, instead of the five arguments above.
@@ -768,8 +768,8 @@ class Model:
         max_tokens
             Maximum number of tokens in a label; 0 = no limit. A longer label raises an error.
         think
-            Let the model write up to this many tokens of reasoning before the label, with the most
-            probable tokens unless `sampling` says otherwise. Probabilities are those after it.
+            Let the model write up to this many tokens of reasoning before the label: the most
+            probable tokens, unless `sampling` is given. Probabilities are computed after it.
         sampling, seed, cache, on_text, timeout
             As :meth:`generate`.
 
@@ -1022,8 +1022,8 @@ class Model:
             ``"chat"``, the model's chat template, or ``"plain"``, text that the model continues.
             ``"auto"``, the default, measures once whether the model answers in its chat format.
         examples : iterable
-            What the prompts show before the input: pairs of an input and a mapping from question
-            names to right answers, or for a single question the answer itself.
+            Examples that the prompts show before the input: pairs of an input and a mapping from
+            question names to right answers, or for a single question the answer itself.
         prior : str
             ``"options"``: divide the probabilities by their mean over inputs that favour no option
             (:mod:`eliza_ffi.evidence.option_prior`). ``"none"``: leave them as they are.
@@ -1174,7 +1174,7 @@ class Model:
             (:mod:`eliza_ffi.learning.counting`). Without them, there is no interval, because the
             error of the answers is unknown.
         groups
-            The group of each input, to count the groups apart.
+            The group of each input, to estimate shares for each group.
         confidence
             The probability that an interval contains the share.
 
@@ -1578,7 +1578,7 @@ class Model:
         cache: CacheOptions | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Load a file of :meth:`save_prompt_cache` into a free slot.
+        """Load a prompt that :meth:`save_prompt_cache` saved into a free slot.
 
         Pass the whole prompt to later requests. Only the tokens after the restored ones are
         decoded. The slot is not reserved: another prompt may overwrite it later.

@@ -67,7 +67,7 @@ class _Answer:
         requested.
     abstained : bool
         Whether the most probable option is less probable than `min_probability`, the answer is not
-        certified with ``abstain="risk"``, or its expected cost is above that of a person.
+        certified with ``abstain="risk"``, or its expected cost is above the cost of a review.
     certified : bool or None
         Whether the probability of the answer is high enough that few such answers are wrong, or its
         expected cost low enough. None without a calibration that was fitted with a risk.

@@ -96,8 +96,8 @@ class QuestionPrompt:
         return self._parts is not None
 
     def of_options(self, scores: Array) -> Array:
-        """Return the scores of the options in the question's order, from those of all labels; the
-        mean of an option's answers."""
+        """Return the scores of the options in the question's order, from the scores of all labels.
+        An option with several answers gets their mean."""
         if self._parts is not None:
             scores = np.array([scores[part].mean() for part in self._parts])
         of_options: Array = scores[self._place]

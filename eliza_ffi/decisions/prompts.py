@@ -187,7 +187,7 @@ def ask(
 
 
 def is_code(label: str) -> bool:
-    """Return whether a label is an identifier with a part that is no word, such as ``Q3_TEAM_B``.
+    """Return whether a label is an identifier with a part that is not a word: ``Q3_TEAM_B``.
 
     Such a part has a digit, a single letter or no vowel. A code means nothing to a model.
     """

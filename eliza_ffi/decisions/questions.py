@@ -337,8 +337,8 @@ class MultiLabel(Generic[V]):
     name : str or None
         As in :class:`Predicate`.
     shortlist : int
-        How many labels are asked if there are more than 255, from 1 to 255: those that fit best,
-        by an encoder's similarity or a search. The others do not fit.
+        How many of more than 255 labels are asked, 1 to 255. An encoder or a search selects the
+        labels that seem to fit best. All other labels count as not fitting.
     """
 
     instructions: str

@@ -146,7 +146,7 @@ FUNCTIONS = ("function", "namespace")
 
 
 class OtherTool(Body):
-    """A tool that is no function. The server leaves it out, because it cannot run it."""
+    """A tool that is not a function. The server leaves it out, because it cannot run the tool."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -160,7 +160,7 @@ class OtherTool(Body):
 
 
 def by_tool_type(*functions: str) -> Discriminator:
-    """Select the class of a tool by its type; all types but those of functions are `OtherTool`."""
+    """Select the class of a tool by its type: `OtherTool` for all types except functions."""
 
     def kind(tool: Any) -> str:
         type = tool.get("type") if isinstance(tool, dict) else None

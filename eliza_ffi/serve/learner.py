@@ -61,9 +61,9 @@ class SetLearner:
     """The labels of a set of questions, and the versions of its calibration.
 
     Version 0 is the calibration that the server was started with, or none. After each label, a
-    thread fits each question with new labels again. The fit replaces the one in use if its NLL on
-    the labels, by cross-validation, is lower. The NLL of the fit in use is that of its own
-    cross-validation on its labels, and that of its answers on the other labels.
+    thread fits each question with new labels again. The new fit replaces the fit in use if its NLL
+    on the labels, by cross-validation, is lower. The NLL of the fit in use comes from its own
+    cross-validation for the labels of that fit, and from its answers for all other labels.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Embeddings of texts and the relevance of documents, in several calls of the library.
 
-A call of the library cannot be cancelled, so it gets only as many texts as are read in a short
-time. Between two calls, the caller can end the work.
+A call of the library cannot be cancelled, so each call gets few texts. Between two calls, the
+caller can cancel.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def embeddings_of(
 ) -> Floats:
     """Return the embeddings of texts, as rows; `check` is called before each call of the library.
 
-    The other parameters are those of :meth:`~eliza_ffi.model.Model.embed`.
+    The other parameters are as for :meth:`~eliza_ffi.model.Model.embed`.
     """
     in_windows = check_one_of("long_texts", long_texts, ("reject", "average")) == "average"
     binding = session.binding

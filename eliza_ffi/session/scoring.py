@@ -139,7 +139,7 @@ class Scoring:
         )
 
     def _read(self, prompt: ScoredPrompt, n_known: int) -> None:
-        """Read what a prompt wants; the first `n_known` tokens are counted already."""
+        """Read the results of a prompt; the first `n_known` tokens are counted already."""
         if prompt.positions:
             self._read_rows(prompt)
         scored = [(each.tokens, each.choices) for each in prompt.endings if each.k is None]

@@ -54,10 +54,10 @@ DEFAULT_SLOTS = 8
 DEFAULT_WAIT_MS = 30_000
 
 PREFIXES = ("input_prefix", "option_prefix")
-"""The options for the text before what an embedding model compares."""
+"""The options that set the text before each input and option of an embedding model."""
 
 OWN_SETTINGS = ("cache_type_k", "cache_type_v", "chat_template", *PREFIXES)
-"""The options of a model that are no options of the library."""
+"""The options of a model that are not options of the library."""
 
 N_HELPERS = 8
 """How many requests of event loops are prepared at the same time."""
@@ -71,7 +71,7 @@ ABILITIES = {
     "reranker": "it is a reranker, which computes the relevance of documents (rerank) and decides "
     "(decide)",
 }
-"""What each kind of model can do, and the methods for it."""
+"""The abilities of each kind of model, and their methods, for error messages."""
 
 ENCODER_SETTINGS = ("n_threads", "device", "rpc", *PREFIXES)
 """The options that the encoder has in common with the model, or that only the encoder has."""
@@ -83,9 +83,9 @@ DECISIONS_ON_CPU = 2
 class Session:
     """A context of the library. It is open until it is closed or garbage-collected.
 
-    The parameters are those of :class:`~eliza_ffi.model.Model`; `settings` are options of the
-    context by name, and those that are None keep their defaults. `encoder` is the session of the
-    model's encoder, if it was opened with one.
+    The parameters are as for :class:`~eliza_ffi.model.Model`. `settings` are options of the context
+    by name; an option that is None keeps its default. `encoder` is the session of the model's
+    encoder, if it was opened with one.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class Session:
 
     @property
     def abilities(self) -> str:
-        """What the model can do, for errors about what it cannot do."""
+        """The model's abilities, for errors about unsupported calls."""
         return ABILITIES[self.kind]
 
     @property

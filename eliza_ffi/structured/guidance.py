@@ -62,7 +62,7 @@ text. Its error texts contain them; `stop_reason` returns only "InternalError"."
 
 
 class Constraint(NamedTuple):
-    """What an answer may be: a grammar for llguidance, and what the grammar cannot say."""
+    """A grammar for llguidance, and the conditions that the grammar cannot express."""
 
     kind: str
     grammar: str

@@ -96,7 +96,7 @@ class Decider:
     def begin(self, table: InputTable, prior: str | None) -> str | None:
         """Prepare for the rows, and return the prior of the inputs, if there is one.
 
-        `prior` is that of an earlier run.
+        `prior` is the prior of an earlier run.
         """
         return None
 
@@ -105,7 +105,7 @@ class Decider:
         raise NotImplementedError
 
     def reasons_to_doubt(self) -> list[str]:
-        """Return what suggests that a prompt does not work, beside the answers."""
+        """Return signs that a prompt does not work, other than those in the answers."""
         return []
 
 

@@ -71,9 +71,9 @@ class TableResult:
     is_whole : bool
         Whether all rows of the table are decided; False if the limit ended the run.
     doubts : list of str
-        What suggests that a prompt does not work.
+        Signs that a prompt does not work.
     learned : dict of str to LearnedAnswers
-        What the rows taught about each question; empty if they were not asked to.
+        The result of learning from the rows, for each question; empty without ``learn``.
     cpu_seconds : dict of int to float
         The CPU time in which each source of a cascade read rows in this run, 1 for the first.
     certificate : str or None

@@ -37,7 +37,7 @@ class Label(NamedTuple):
     row: int | None
     answer: str | None
     kind: str
-    input: str = ""  # of a row with a number: that of the table
+    input: str = ""  # the table's input if the row has a number
     others: tuple[str | None, ...] = ()
 
     @property
@@ -52,8 +52,8 @@ class LabelFile:
     names, and the kind: ``chosen`` or ``random``, with the suffix ``, none`` or ``, skipped`` for
     each missing answer in turn. A killed process loses no answer, because every line is written to
     the disk before the next question is asked. With several questions, each further answer repeats
-    the line with one answer more. If a row is labelled again, the later label counts, but its kind
-    is that of the first: a random row stays one.
+    the line with one answer more. If a row is labelled again, the later label counts, but the row
+    keeps its kind: a random row stays random.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from .label_file import KIND, ROW
 from .rows import InputTable, TableRow, check_column, json_value
 
 MAX_CELLS = 10
-"""How many cells that are no possible answers an error lists."""
+"""How many cells with impossible answers an error lists."""
 
 _TRUE = {"true", "yes", "y", "t", "1"}
 _FALSE = {"false", "no", "n", "f", "0"}
@@ -98,8 +98,8 @@ def given_answers(table: InputTable, questions: Sequence[Question]) -> dict[int,
     """Return the answers in an output of ``eliza-ffi decide``, by the number of the row.
 
     They are in the form of :func:`right_answer`, so that they can be compared with labels. Raise
-    InvalidArgumentError if a column is missing, a row is not numbered or is there twice, or a cell
-    is no possible answer.
+    InvalidArgumentError if a column is missing, a row has no number or occurs twice, or a cell is
+    not a possible answer.
     """
     columns = {
         name: f"{name}_label" if isinstance(question, Score) else name

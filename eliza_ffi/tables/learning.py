@@ -1,6 +1,6 @@
-"""Answer the rows of a table again with what they taught the model, without reading them again.
+"""Learn from the rows of a table, and answer them again without reading them again.
 
-While the rows are decided, a job keeps three facts of each: a hash of the input, the
+While the rows are decided, a job keeps three facts of each row: a hash of the input, the
 log-probabilities of the options, and the state that heads are trained on
 (:mod:`eliza_ffi.learning.self_training`). A state is projected to 256 values in 8 bits by a random
 matrix with orthogonal columns, which preserves inner products. That is 26 MB for 100,000 rows, and
@@ -38,7 +38,7 @@ MAX_ROWS = 5000
 """The maximum number of different rows that heads are trained on, evenly spaced."""
 
 N_SHOWN = 10
-"""How many changed answers a result shows."""
+"""The number of changed answers that a result shows."""
 
 MIN_LOG_P = -100.0
 """An option that the model gives the probability 0 gets this log-probability."""
@@ -66,7 +66,7 @@ class ChangedAnswer:
 
 @dataclass(frozen=True)
 class LearnedAnswers:
-    """What the rows taught about a question.
+    """The result of learning from the rows, for one question.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ def projected(state: Floats) -> Floats:
 def _projection(n: int) -> Floats:
     """Return random signs times some vectors of the cosine transform, shape [n, N_VALUES].
 
-    They are orthogonal like those of a QR decomposition, which uses all cores.
+    They are orthogonal, as after a QR decomposition, which would use all cores.
     """
     random = np.random.default_rng(0)
     frequencies = random.permutation(np.arange(1, n))[:N_VALUES]
@@ -191,7 +191,7 @@ class LearnedRows:
             yield new
 
     def report(self) -> dict[str, LearnedAnswers]:
-        """Return what the rows taught, for each question, after the rows were iterated."""
+        """Return the result of learning for each question. Iterate the rows before."""
         result = {}
         questions = self._columns.questions
         for name, (_, places) in zip(questions, parts_of(questions.values()), strict=True):

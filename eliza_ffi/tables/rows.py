@@ -95,10 +95,10 @@ def check_column(table: InputTable, column: str) -> None:
 
 
 def other_delimiter(table: InputTable, column: str) -> str | None:
-    """Return the delimiter with which a CSV table would have a column that it lacks.
+    """Return the delimiter with which a CSV table would have a column that is missing.
 
     For a table with a single column, this is any delimiter in the column's name. None = there is no
-    such delimiter, or the table is no CSV file.
+    such delimiter, or the table is not a CSV file.
     """
     own = getattr(table, "delimiter", None)
     if own is None:

@@ -187,7 +187,7 @@ class JsonlTable:
                         continue
                     if number >= after:
                         fields = _object(line)
-                        # Escapes such as \ud800 are no invalid bytes, so check the line, too.
+                        # Escapes such as \ud800 are valid bytes, so check the line, too.
                         error = None if is_unicode(line) else _not_utf8(fields, columns)
                 except StopIteration:
                     return

@@ -98,8 +98,8 @@ TokensOf: TypeAlias = Callable[[str], list[int]]
 
 @dataclass(frozen=True)
 class DecisionPrompt:
-    """Hold the tokens of a question's whole prompt, and those of each answer's label, in the order
-    shown. The highest logit of a label's tokens is its score."""
+    """Hold the tokens of a question's whole prompt, and the tokens of each answer's label, in the
+    order shown. A label's score is the highest logit of its tokens."""
 
     tokens: tuple[int, ...]
     labels: tuple[tuple[int, ...], ...]
@@ -117,8 +117,8 @@ class DecisionPrompt:
 
 @dataclass(frozen=True)
 class QuestionPrompts:
-    """Hold the prompts of a question, and convert what is read to probabilities. `order` has, for
-    each answer of the first prompt, the index of the option; it is empty for ratings from no to
+    """Hold the prompts of a question, and convert the model's output to probabilities. `order` has,
+    for each answer of the first prompt, the index of the option. It is empty for ratings from no to
     yes. A second prompt has the opposite order."""
 
     question: SystemoneQuestion
@@ -127,9 +127,9 @@ class QuestionPrompts:
     order: tuple[int, ...]
 
     def probabilities(self, values: Sequence[Any]) -> list[float]:
-        """Return the probability of each option, in the question's order. `values` has what was
-        read for each prompt: logits or log-probabilities of tokens, or rows of positions, as `read`
-        of the prompt says."""
+        """Return the probability of each option, in the question's order. `values` has the model's
+        output for each prompt, as the prompt's `read` says: logits or log-probabilities of tokens,
+        or rows of positions."""
         scores = [prompt.scores(read) for prompt, read in zip(self.prompts, values, strict=True)]
         try:
             first, *others = np.exp(tempered(scores, self.temperature))
@@ -328,7 +328,7 @@ class DecisionModel:
 
 @contextmanager
 def _about(what: str) -> Iterator[None]:
-    """Let errors about a template's prompt begin with what it asks."""
+    """Put the subject of a prompt before the message of a template's error."""
     try:
         yield
     except ChatTemplateError as error:

@@ -70,8 +70,8 @@ class MarkedPrompt:
 
 @dataclass(frozen=True)
 class JointPrompt:
-    """Hold the tokens of a prompt with all questions, the role of each token, and which of all
-    options are those of this question."""
+    """Hold the tokens of a prompt with all questions, the role of each token, and the range of this
+    question's options among all options."""
 
     tokens: tuple[int, ...]
     roles: tuple[int, ...]
@@ -80,7 +80,7 @@ class JointPrompt:
 
     @property
     def read(self) -> range:
-        """The numbers of the options whose scores are needed, which are those of all questions."""
+        """The numbers of the options whose scores are needed: the options of all questions."""
         return range(self.n_options)
 
     def scores(self, rows: Any) -> list[float]:
