@@ -142,7 +142,7 @@ def test_a_target_that_nothing_reaches_is_refused_and_too_few_rows_are_counted()
 
 
 def test_the_walk_counts_what_decisions_are() -> None:
-    """The counts of a row are those of the decision that a plan makes about it."""
+    """The counts of a row match the decision that a plan makes about the row."""
     rng = np.random.default_rng(5)
     everybody = Population(rng, 300)
     goal, whole = Goal("accuracy", 0.95), everybody.stages(np.arange(300))

@@ -123,7 +123,7 @@ def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
     assert equal.classes_.tolist() == [3, 7]
     described = Classifier(tiny_model, {"tool": "for work", "animal": "alive", "plant": None})
     assert described.predict_proba(["x"]).shape == (1, 3)
-    assert described.fit(TEXTS, LABELS).method_ != "head"  # there is no plant
+    assert described.fit(TEXTS, LABELS).method_ != "head"  # no text has the label plant
     scalars = Classifier(tiny_model).fit(TEXTS[:4] + TEXTS[-4:], list(numbers[20:28]))
     assert scalars.classes_.tolist() == [3, 7]
 
@@ -441,7 +441,7 @@ def test_a_copy_of_an_open_model_keeps_its_arguments(library: Library) -> None:
         copy.close()
 
 
-# Those of scikit-learn's checks that give an estimator no numbers as inputs.
+# The checks of scikit-learn that pass no numbers as inputs.
 CHECKS = (
     *("estimator_cloneable", "estimator_tags_renamed", "valid_tag_types", "estimator_repr"),
     *("no_attributes_set_in_init", "get_params_invariance", "set_params", "mixin_order"),

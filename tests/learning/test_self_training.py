@@ -62,7 +62,7 @@ class Rows:
 
     @property
     def learned_accuracy(self) -> float:
-        """The accuracy with what the rows taught, which is that of the model if it is rejected."""
+        """The accuracy after learning from the rows, or the model's own if this was rejected."""
         learned = learn_from_rows(self.states, self.log_p, LAST)
         found = learned.improved(self.log_p, self.states)
         return float((found.argmax(axis=1) == self.right).mean())
@@ -164,7 +164,7 @@ def test_a_head_that_keeps_the_shares_keeps_them() -> None:
     np.testing.assert_allclose(np.exp(log_softmax(values)).mean(axis=0), own, atol=0.02)
 
 
-# Calibrations. The model's answers and states are those of made-up rows: the input "7" is row 7.
+# Calibrations. The model's answers and states come from made-up rows: the input "7" is row 7.
 
 KIND = Choice("Which kind?", {"a": "the first", "b": "the second", "c": "the third"}, name="kind")
 SIZE = Score("How large?", ["small", "medium", "large"], name="size")

@@ -230,7 +230,7 @@ def metrics(app: Any) -> dict[str, float]:
     return {name: float(value) for name, value in pairs}
 
 
-def test_a_refit_is_that_of_calibrate_and_reads_only_new_inputs(
+def test_a_refit_equals_calibrate_and_reads_only_new_inputs(
     questions: str,
     path: Path,
     tiny_model: Model,

@@ -160,7 +160,7 @@ ELIZA_API int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * str
 
 ELIZA_API int eliza_inference_token_embeddings_supported(void); /* 1 */
 
-/* Writes what llama.cpp returns as the embeddings of single tokens: *out_dim values for each of the ascending
+/* Writes llama.cpp's embeddings of single tokens: *out_dim values for each of the ascending
  * `positions` in `tokens`. The values are not normalized. For some decision models, they are scores. The tokens are
  * read without additional special tokens. `cap` is the number of values for which `out` has room; with less than
  * n_positions * *out_dim, only *out_dim is written and the call returns ELIZA_ERR_INVALID_ARG.
@@ -422,13 +422,13 @@ typedef struct {
 
     const int32_t * tokens; /* the prompt, at least one token */
     uint64_t n_tokens;
-    const eliza_llm_stream_config_t * config; /* only its slot and its cache count. NULL = any slot */
+    const eliza_llm_stream_config_t * config; /* only its slot and cache are used. NULL = any slot */
 
     /* Set by eliza_inference_cancel_decide(). A request that has it set is not run. */
     int32_t cancelled;
 
-    /* The questions. The outputs are those of eliza_inference_llm_stream_score_endings(). Without hidden states, there
-     * is at least one ending. */
+    /* The questions. The outputs are as in eliza_inference_llm_stream_score_endings(). Without hidden states, there
+     * must be at least one ending. */
     const eliza_ending_t * endings;
     uint64_t n_endings;
     double * legal_out;
@@ -460,12 +460,12 @@ typedef struct {
 
 /* Reads a prompt, and scores the labels after each of several endings of it, without a stream. The prompt and all
  * endings go through the model together, in one forward pass or in as many as they need. Hidden states come from the
- * same passes. The tokens from the first range on are always read; of the tokens before it, those that the KV cache
- * does not hold. The call takes a slot while it runs.
+ * same passes. All tokens from the first range on are read, and the earlier tokens that the KV cache does not hold.
+ * The call takes a slot while it runs.
  * Returns the number of leaves of all endings. On failure no output is written. */
 ELIZA_API int32_t eliza_inference_decide(EliInferenceContext * ctx, eliza_decide_t * request, char ** err);
 
-/* Ends the call of eliza_inference_decide() with this request, from any thread. A later call with it ends at once. */
+/* Ends the call of eliza_inference_decide() with this request, from any thread. Later calls with it end at once. */
 ELIZA_API int eliza_inference_cancel_decide(EliInferenceContext * ctx, eliza_decide_t * request);
 
 /* ---- Ranking: the most probable of many labels ------------------------------------------------- */
@@ -514,8 +514,8 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 2; 1 = without "best"
  *   "logprobs"     true: compute "logprob" for all values, not only for choices
  *   "best"         true: with temperature 0, take the most probable of the "choices" as a whole
  *   "take_back"    first remove this number of bytes from the end of the answer, at most its last token. The rest of
- *                  that token is tokenized again together with "before". The other tokens of the answer stay as they
- *                  are; with 0, all tokens do
+ *                  that token is tokenized again together with "before". The other tokens of the answer stay
+ *                  unchanged; with 0, all tokens do
  *   "heal"         true: in the answer's first span, the prompt's last token may be tokenized again together with
  *                  the text that follows
  * Any other member is an error.
