@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served import DECISIONS, KEYS, ORIGIN, Served, decisions_body
+from served import DECISIONS, KEYS, ORIGIN, Served, ask, decisions_body
 from starlette.responses import PlainTextResponse
 
 from eliza_ffi import cli
@@ -28,12 +27,8 @@ def guarded(**settings: Any) -> Guard:
 
 
 def status_of(app: Guard, host: str, **headers: str) -> int:
-    async def scene() -> int:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
-            return (await client.get("/v1/models", headers={"host": host, **headers})).status_code
-
-    return asyncio.run(scene())
+    (answer,) = ask(app, ("GET", "/v1/models", None), headers={"host": host, **headers})
+    return answer.status_code
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -230,6 +225,20 @@ def test_keys_are_printable_ascii(keys: tuple[str, ...]) -> None:
         (["--deadline", "0"], "at most 86400"),
         (["--deadline", "nan"], "at most 86400"),
         (["--n-slots", "0"], "--n-slots must be 1 or more"),
+        (["--max-body", "0"], "--max-body must be above 0 and at most 1024 MiB, got"),
+        (["--max-body", "1025"], "--max-body must be above 0 and at most 1024 MiB, got"),
+        (["--max-options", "1"], "--max-options must be 2 to 100000, got 1"),
+        (["--max-options", "100001"], "--max-options must be 2 to 100000, got 100001"),
+        (["--max-tools", "-1"], "--max-tools: '-1' is not a whole number of 0 or more"),
+        (["--max-tokens", str(2**31)], "--max-tokens"),
+        (["--max-tokens", "-1"], "--max-tokens"),
+        (["--temperature", "-1"], "temperature"),
+        (["--top-p", "0"], "top_p"),
+        (["--min-p", "2"], "min_p"),
+        (["--top-k", "-2"], "top_k"),
+        (["--then-below", "0.5"], "--then-below requires --then"),
+        (["--then", "x", "--learn", "x.labels.csv"], "--then cannot be combined with --learn"),
+        (["--then", "x", "--abstain", "risk"], "--then cannot be combined with --abstain"),
     ],
 )
 def test_wrong_options_are_rejected_before_the_model_is_loaded(

@@ -15,7 +15,6 @@ from team_examples import EXAMPLES
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.cli.console import UsageError
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.serve import read_settings
 from eliza_ffi.decisions import Choice
@@ -115,19 +114,6 @@ def test_the_command_opens_all_models(fitted: Path, tmp_path: Path) -> None:
         body = {"model": "others", "input": "Call me now!"}
         found = httpx.post(running.url + DECISIONS, json=body, timeout=60).json()
     assert (found["stage"], found["calibrated"]) == (2, False)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--then-below", "0.5"], "--then-below requires --then"),
-        (["--then", OTHER, "--learn", "x.labels.csv"], "--then cannot be combined with --learn"),
-        (["--then", OTHER, "--abstain", "risk"], "--then cannot be combined with --abstain"),
-    ],
-)
-def test_wrong_options_are_named(options: list[str], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        read_settings(build_parser().parse_args(["serve", *options]))
 
 
 def test_a_calibration_of_another_kind_is_refused(

@@ -18,6 +18,7 @@ import httpx
 import pytest
 import yaml
 from checkout import ROOT
+from command import parsers
 from pages import TOLERANCE
 from served import DECISIONS, Served, ask, decisions_body
 
@@ -130,12 +131,7 @@ def test_the_limits_match_the_code() -> None:
 
 
 def test_the_page_names_only_existing_options() -> None:
-    help_of_all = subprocess.run(
-        [sys.executable, "-m", "eliza_ffi", "serve", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    help_of_all = parsers()["serve"].format_help()
     for option in set(re.findall(r"--[a-z][a-z-]+", HTTP + SERVE)):
         assert option in help_of_all, option
     assert build_parser().parse_args(["serve"]).port == 8080

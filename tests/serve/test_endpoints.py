@@ -313,7 +313,7 @@ def test_an_input_that_does_not_fit_has_an_error_and_the_others_are_answered(
 def test_a_batch_leaves_room_for_others_and_ends_when_its_client_disconnects(
     server: Served,
 ) -> None:
-    body = {"inputs": ["Choose."] * 200, "questions": slow_body()["questions"]}
+    body = {"inputs": ["Choose."] * 200, "questions": slow_body(2)["questions"]}
     with httpx.stream("POST", server.url + BATCH, json=body, timeout=120) as response:
         lines = response.iter_lines()
         assert json.loads(next(lines))["answers"]

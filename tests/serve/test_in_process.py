@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import socket
 import threading
-import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +14,7 @@ import pytest
 from real_templates import real_templates
 from served import DECISIONS, ask, decisions_body, events_of, joined
 
-from eliza_ffi import AsyncModel, Model, cli
+from eliza_ffi import AsyncModel, Model
 from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.thinking import ThinkingFormat, WrittenReasoning
 from eliza_ffi.errors import (
@@ -33,7 +28,6 @@ from eliza_ffi.errors import (
     NotSupportedError,
     OutOfMemoryError,
 )
-from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling.params import Sampling
 from eliza_ffi.serve import text as answers
 from eliza_ffi.serve.app import make_app
@@ -254,36 +248,6 @@ def test_control_tokens_can_be_a_part_of_the_text(tiny_model: Model) -> None:
         run = text_run(tiny_model.session, "hello", method="generate", **more)
         result: Any = next(run.steps())
         assert result.text == text
-
-
-def test_the_command_serves_until_a_signal(
-    library: Library, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    answers: list[httpx.Response] = []
-
-    def client() -> None:
-        end = time.monotonic() + 60
-        while time.monotonic() < end:  # when the server answers, its signal handler is installed
-            with suppress(httpx.HTTPError):
-                health = httpx.get(f"http://127.0.0.1:{port}/health")
-                if health.status_code == 503:  # the model is being loaded
-                    continue
-                answers.append(health)
-                answers.append(
-                    httpx.post(f"http://127.0.0.1:{port}{DECISIONS}", json=decisions_body())
-                )
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-
-    asking = threading.Thread(target=client)
-    asking.start()
-    assert cli.main(["serve", "--port", str(port), "--alias", "named"]) == 0
-    asking.join()
-    assert [each.status_code for each in answers] == [200, 200]
-    assert answers[1].json()["model"] == "named"
-    assert f"named is served at http://127.0.0.1:{port}/" in capsys.readouterr().out
 
 
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from served import DECISIONS, SYSTEMONE, ask, choice, decisions_body
 
-from eliza_ffi import AsyncModel, Model, cli
+from eliza_ffi import AsyncModel, Model
 from eliza_ffi.decisions import Choice, MultiLabel
 from eliza_ffi.serve.app import make_app
 from eliza_ffi.serve.settings import ServeSettings
@@ -59,15 +59,6 @@ def test_more_options_are_rejected_with_the_limit_and_the_number(
     error = answer.json()["error"]
     assert error["param"] == "questions"
     assert f"town: {n} options, expected at most {limit}, including `none`" in error["message"]
-
-
-@pytest.mark.parametrize("value", ["1", "100001"])
-def test_a_limit_that_no_choice_can_have_is_an_error(
-    value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["serve", "--max-options", value]) == 2
-    expected = f"--max-options must be 2 to 100000, got {value}"
-    assert expected in capsys.readouterr().err
 
 
 def test_tags_are_answered_from_a_shortlist(tiny_model: Model) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from checkout import ROOT
+from served import Exchange
 
 from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, question_to
@@ -215,30 +216,6 @@ class SlowModel:
             self.n_cancelled += 1
 
 
-async def post_until(app: Any, body: Any, leaves: asyncio.Event) -> None:
-    """Send a call, and disconnect when `leaves` is set."""
-    sent = [json.dumps(body).encode()]
-
-    async def receive() -> Any:
-        if sent:
-            return {"type": "http.request", "body": sent.pop(), "more_body": False}
-        await leaves.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        pass
-
-    headers = {**ACCEPT, "host": "localhost"}
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/mcp",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }
-    await app(scope, receive, send)
-
-
 def test_work_ends_when_the_client_leaves_and_the_queue_is_limited(library: Library) -> None:
     async def scene() -> None:
         model: Any = SlowModel()
@@ -247,20 +224,16 @@ def test_work_ends_when_the_client_leaves_and_the_queue_is_limited(library: Libr
         app: Any = make_mcp_app(model, settings, admission)
         starlette = app._app
         async with starlette.router.lifespan_context(starlette):
-            leaves = asyncio.Event()
-            calls = [asyncio.create_task(post_until(app, DECIDE, leaves)) for _ in range(2)]
+            calls = [Exchange(app, "/mcp", DECIDE, **ACCEPT) for _ in range(2)]
             for _ in calls:
                 await model.begun.acquire()
             assert admission.n_running == 2
-            full = await answer_to(app, DECIDE)
-            assert "the queue is full" in full["result"]["content"][0]["text"]
-            leaves.set()
-            await asyncio.gather(*calls)
+            full = Exchange(app, "/mcp", DECIDE, **ACCEPT)
+            await full.task
+            assert "the queue is full" in json.loads(full.text)["result"]["content"][0]["text"]
+            for call in calls:
+                call.leaves.set()
+                await call.task
             assert model.n_cancelled == 2 and admission.is_empty
-
-    async def answer_to(app: Any, body: Any) -> Any:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return (await client.post("/mcp", json=body, headers=ACCEPT)).json()
 
     asyncio.run(scene())

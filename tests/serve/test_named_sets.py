@@ -17,7 +17,6 @@ from team_examples import BILLING, EXAMPLES, TECHNICAL
 
 from eliza_ffi import Model, cli
 from eliza_ffi.decisions import Choice, Predicate
-from eliza_ffi.evidence import Calibration
 from eliza_ffi.learning import calibrate
 from eliza_ffi.learning.input_prior import fit_input_prior
 from eliza_ffi.library.loading import Library
@@ -206,12 +205,6 @@ def test_a_folder_has_the_questions_and_calibrations_of_several_sets(
     assert all("certified" in line["answers"][0] for line in lines)
 
 
-def test_a_calibration_has_its_questions(folder: Path) -> None:
-    calibration = Calibration.load(folder / "tickets.calibration.json")
-    assert calibration.asked == (TEAM,)
-    assert not isinstance(calibration.asked[0], Predicate)
-
-
 def test_metrics_count_the_answers_of_sets(app: Any) -> None:
     expected: Counter[tuple[str, ...]] = Counter()
     n_marked = 0
@@ -252,8 +245,13 @@ def test_sets_with_a_calibration_do_not_think(folder: Path, app_of: Callable[...
         assert sum("reasoning" in each.json() for each in answers) == n_thought
 
 
-@pytest.mark.parametrize("questions", [None, []])
-@pytest.mark.parametrize("path", [DECISIONS, BATCH, SYSTEMONE])
+@pytest.mark.parametrize(
+    ("path", "questions"),
+    [
+        (SYSTEMONE, {}),
+        *((path, each) for path in (DECISIONS, BATCH, SYSTEMONE) for each in (None, [])),
+    ],
+)
 def test_no_questions_are_the_same_as_left_out_questions(
     app: Any, path: str, questions: Any
 ) -> None:
@@ -263,8 +261,3 @@ def test_no_questions_are_the_same_as_left_out_questions(
     assert answer.status_code == 200, answer.text
     error = rejected(post(app, path, body))
     assert error["param"] == "questions" and "'others', 'tickets'" in error["message"]
-
-
-def test_empty_questions_of_systemone_are_left_out_questions(app: Any) -> None:
-    answer = post(app, SYSTEMONE, {"model": "others", "state": "a", "questions": {}})
-    assert answer.status_code == 200, answer.text

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from served import ask
-from tiny_files import write_bert
 
-from eliza_ffi import AsyncModel, Model, cli
+from eliza_ffi import AsyncModel, Model
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.questions import Choice
 from eliza_ffi.evidence.shortlist import Shortlist
@@ -28,13 +27,6 @@ HEADER = "x-offered-tools"
 NAMES = [f"{verb}_{thing}" for verb in ("find", "send", "open") for thing in range(100)]
 ABOUT = {name: f"the parcel number {i} of the night" for i, name in enumerate(NAMES)}
 SAID = "Please send_7 now."
-
-
-@pytest.fixture(scope="module")
-def encoder_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("encoder") / "encoder.gguf"
-    write_bert(path)
-    return path
 
 
 @pytest.fixture(params=["search", "encoder"])
@@ -126,8 +118,3 @@ def test_a_blank_message_gets_the_first_tools_and_repeated_names_an_error(
     )
     assert blank.headers[HEADER].split(", ") == NAMES[:5]
     assert twice.status_code == 400 and NAMES[0] in json.dumps(twice.json())
-
-
-def test_a_wrong_number_of_tools_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve", "--max-tools", "-1"]) == 2
-    assert "--max-tools: '-1' is not a whole number of 0 or more" in capsys.readouterr().err

@@ -226,15 +226,6 @@ def test_the_page_marks_what_speaks_for_an_answer(page: Any) -> None:
     assert "nothing to mark" in page.locator(".answer").first.inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_marks_have_enough_contrast(page: Any, scheme: str) -> None:
-    page.emulate_media(color_scheme=scheme)
-    explain(page, SENTENCES)
-    assert page.locator("mark").count() > 0
-    ratio, *what = page.evaluate(CONTRAST)
-    assert ratio >= 4.5, what
-
-
 def test_text_is_never_parsed_as_html(page: Any) -> None:
     evil = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
     page.get_by_label("Input").fill(evil)
@@ -273,7 +264,8 @@ CONTRAST = """() => {
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast_in_light_and_dark_mode(page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
-    ask(page)
+    explain(page, SENTENCES)
+    assert page.locator("mark").count() > 0
     ratio, *what = page.evaluate(CONTRAST)
     assert ratio >= 4.5, what  # the minimum of WCAG 2, level AA
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"

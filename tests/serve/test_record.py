@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served import DECISIONS, SYSTEMONE, Served, ask, decisions_body
+from served import DECISIONS, Exchange, Served, ask, decisions_body
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.serve import text as answers
@@ -54,29 +54,12 @@ def test_a_stream_that_ends_with_an_error_is_counted_with_its_status(
     assert metric(figures.text, 'eliza_tokens_total{source="read"}') > 0
 
 
-def leave_after_first_part(app: Any, path: str, body: Any) -> None:
+async def leave_after_first_part(app: Any, path: str, body: Any) -> None:
     """Send a request, and disconnect as soon as the first part of its answer has arrived."""
-    sent, has_come = [json.dumps(body).encode()], asyncio.Event()
-
-    async def receive() -> Any:
-        if sent:
-            return {"type": "http.request", "body": sent.pop(), "more_body": False}
-        await has_come.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        if message.get("body"):
-            has_come.set()
-
-    headers = [(b"host", b"localhost")]
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": path,
-        "headers": headers,
-        "query_string": b"",
-    }
-    asyncio.run(app(scope, receive, send))
+    exchange = Exchange(app, path, body)
+    await exchange.until(lambda: bool(exchange.text))
+    exchange.leaves.set()
+    await exchange.task
 
 
 @pytest.mark.parametrize(
@@ -91,7 +74,8 @@ def test_a_stream_whose_client_leaves_is_counted_as_499_with_its_tokens(
     tiny_model: Model, caplog: pytest.LogCaptureFixture, path: str, body: dict[str, Any]
 ) -> None:
     app = app_with_log(tiny_model, caplog)
-    leave_after_first_part(app, path, {key: body[key] for key in body if key != "input"})
+    sent = {key: body[key] for key in body if key != "input"}
+    asyncio.run(leave_after_first_part(app, path, sent))
     (figures,) = ask(app, ("GET", "/metrics", None))
     assert metric(figures.text, f'eliza_requests_total{{code="499",endpoint="{path}"}}') == 1
     assert metric(figures.text, f'eliza_requests_total{{code="200",endpoint="{path}"}}') == 0
@@ -99,16 +83,6 @@ def test_a_stream_whose_client_leaves_is_counted_as_499_with_its_tokens(
     assert metric(figures.text, 'eliza_tokens_total{source="read"}') > 0
     generated = metric(figures.text, 'eliza_tokens_total{source="generated"}')
     assert generated < 900 and (path == BATCH or generated > 0)
-
-
-@pytest.mark.parametrize("name", ["", " ", "\r\nset-cookie: a=b", "é,:", "\0", '"', "a" * 500])
-def test_unknown_fields_with_odd_names_do_not_break_the_response(server: Served, name: str) -> None:
-    body = {"state": "x", "questions": {"u": {"type": "noul", "instructions": "urgent?"}}}
-    for more in ({name: 1}, {"a": 1, name: 2}, {name: 1, "z": 2}):
-        answer = httpx.post(server.url + SYSTEMONE, json={**body, **more}, timeout=60)
-        assert answer.status_code == 200, answer.text
-        assert answer.headers["x-ignored-fields"].count(",") == len(more) - 1
-        assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -120,13 +94,9 @@ def test_the_clients_request_id_is_kept_if_it_is_plain(
 ) -> None:
     app = app_with_log(tiny_model, caplog)
 
-    async def scene() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            headers = [(b"x-request-id", sent.encode("latin-1"))]
-            return await client.get("/health", headers=headers)
-
-    id = asyncio.run(scene()).headers["x-request-id"]
+    headers: Any = {"x-request-id": sent.encode("latin-1")}
+    (answer,) = ask(app, ("GET", "/health", None), headers=headers)
+    id = answer.headers["x-request-id"]
     assert (id == sent) == is_kept and f"request {id}: GET" in caplog.text
     assert is_kept or re.fullmatch("[0-9a-f]{32}", id)
 

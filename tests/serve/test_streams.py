@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from served import ask, events_of
+from served import Exchange, ask, events_of
 
 from eliza_ffi import AsyncModel, Model
 from eliza_ffi.serve import endpoint
@@ -25,43 +24,6 @@ BODIES: dict[str, dict[str, Any]] = {
     COMPLETIONS: {"prompt": "Hello.", "max_tokens": 2},
 }
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}
-
-
-class Exchange:
-    """One request to an application; `sent` has the messages of its response so far."""
-
-    def __init__(self, app: Any, path: str, body: Any) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self._body = json.dumps(body).encode()
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "query_string": b"",
-            "headers": [(b"host", b"localhost")],
-        }
-        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
-        self._is_read = False
-
-    async def _receive(self) -> dict[str, Any]:
-        if self._is_read:
-            await asyncio.Event().wait()
-        self._is_read = True
-        return {"type": "http.request", "body": self._body, "more_body": False}
-
-    async def _send(self, message: Any) -> None:
-        self.sent.append(message)
-
-    async def until(self, is_done: Callable[[], bool]) -> None:
-        async def wait() -> None:
-            while not is_done():
-                await asyncio.sleep(0.01)
-
-        await asyncio.wait_for(wait(), 60)
-
-    @property
-    def text(self) -> str:
-        return b"".join(each.get("body", b"") for each in self.sent).decode()
 
 
 @pytest.fixture

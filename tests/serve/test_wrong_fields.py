@@ -193,11 +193,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
 """Changes to each right request, and what the error says about the first changed field."""
 
 
-@pytest.mark.parametrize("path", RIGHT)
-def test_a_right_request_is_accepted(server: Served, path: str) -> None:
-    assert httpx.post(server.url + path, json=RIGHT[path]).status_code == 200
-
-
 @pytest.mark.parametrize(
     ("path", "change", "message"), [(path, *row) for path, rows in WRONG.items() for row in rows]
 )
@@ -233,11 +228,12 @@ def test_a_long_field_name_is_shortened_in_messages(server: Served) -> None:
 def test_systemone_ignores_unknown_fields_and_names_them_in_a_header(server: Served) -> None:
     """The specification of this format asks for it; earlier versions answered with 400."""
     more = {"seed": 7, "x\r\nset-cookie: a": 1, "größe": 2, "y" * 500: 3}
+    more |= dict.fromkeys(["", " ", "\0", '"', "é,:"], 4)
     answer = httpx.post(server.url + SYSTEMONE, json={**RIGHT[SYSTEMONE], **more})
     assert answer.status_code == 200 and "set-cookie" not in answer.headers
     names = answer.headers["x-ignored-fields"].split(", ")
     assert names[:3] == ["seed", "x%0D%0Aset-cookie%3A%20a", "gr%C3%B6%C3%9Fe"]
-    assert names[3] == "y" * 40
+    assert names[3] == "y" * 40 and len(names) == len(more)
     plain = httpx.post(server.url + SYSTEMONE, json=RIGHT[SYSTEMONE])
     assert "x-ignored-fields" not in plain.headers
     many = {f"x{i}": i for i in range(5000)}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -146,6 +146,42 @@ def ask(
             return [await client.request(how, path, json=body) for how, path, body in requests]
 
     return asyncio.run(scene())
+
+
+class Exchange:
+    """One request to an application; `sent` has the messages of its response so far.
+
+    The client stays until `leaves` is set.
+    """
+
+    def __init__(self, app: Any, path: str, body: Any, **headers: str) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.leaves = asyncio.Event()
+        self._parts = [json.dumps(body).encode()]
+        given = {"host": "localhost", **headers}
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b""}
+        scope["headers"] = [(name.encode(), value.encode()) for name, value in given.items()]
+        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._parts:
+            return {"type": "http.request", "body": self._parts.pop(), "more_body": False}
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def until(self, is_done: Callable[[], bool]) -> None:
+        async def wait() -> None:
+            while not is_done():
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(wait(), 60)
+
+    @property
+    def text(self) -> str:
+        return b"".join(each.get("body", b"") for each in self.sent).decode()
 
 
 def events_of(text: str) -> list[dict[str, Any]]:
