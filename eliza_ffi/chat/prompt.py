@@ -152,7 +152,7 @@ class PromptTokenizer:
             If plain text contains a control token that the tokenizer recognizes even in plain text.
         """
         if isinstance(prompt, str):
-            return self._with_ends(self._vocabulary.read(prompt))
+            return self._with_ends(self._tokenize(prompt, False, True))
         _check_parts(prompt)
         return self._with_ends([t for each in self._pieces(prompt) for t in self._plain(*each)])
 

@@ -260,7 +260,9 @@ class CffiBinding:
         self.library.forward_log_lines()
         check_kind("config", config, StreamConfig, "a StreamConfig")
         stream = self._dialect.new_stream(ctx)
-        struct, _alive = self._dialect.config(self._with_cache_types(config), context_size)
+        if any(self._cache_types):
+            config = self._with_cache_types(config)
+        struct, _alive = self._dialect.config(config, context_size)
         error = self._ffi.new("char **")
         lib = self._lib
         if not stream.open(
@@ -287,8 +289,6 @@ class CffiBinding:
 
     def _with_cache_types(self, config: StreamConfig) -> StreamConfig:
         """Return a configuration with the default types of the KV cache where it names none."""
-        if not any(self._cache_types):
-            return config
         type_k, type_v = self._cache_types
         type_k, type_v = config.cache_type_k or type_k, config.cache_type_v or type_v
         return replace(config, cache_type_k=type_k, cache_type_v=type_v)
@@ -441,7 +441,7 @@ class CffiBinding:
         read = self._functions["llm_stream_stats"]
         struct = self._ffi.new("eliza_llm_stream_stats_t *")
         doing = "read the stream's counters"
-        with self._turn(stream, doing):
+        with ANY_TURN if type(stream) is CffiStream else self._turn(stream, doing):
             status = read(stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t"))
         if status < 0:
             raise self._stream_error(stream, status, doing)
@@ -529,13 +529,12 @@ class CffiBinding:
     def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer."""
         write = self._functions["llm_stream_fill"]
-        check_kind("span", span, Mapping, "a mapping, as the C header describes it")
         try:
             raw = json.dumps(span).encode()
         except (TypeError, ValueError) as not_json:
             raise wrong("span", "JSON", span, str(not_json)) from None
         out = self._ffi.new("char **")
-        with self._turn(stream, "fill a span"):
+        with ANY_TURN if type(stream) is CffiStream else self._turn(stream, "fill a span"):
             status = write(stream.pointer, raw, len(raw), out, stream.error)
             written, result = self._take(out), None
             if written:
@@ -741,7 +740,9 @@ class CffiBinding:
         struct = self._ffi.new("eliza_decide_t *")
         struct.size = self._ffi.sizeof("eliza_decide_t")
         struct.tokens, struct.n_tokens = ids = self._ids(tokens)
-        struct.config, _ = owned = self._dialect.config(self._with_cache_types(config), 0)
+        if any(self._cache_types):
+            config = self._with_cache_types(config)
+        struct.config, _ = owned = self._dialect.config(config, 0)
         scored = _Endings(self, endings, full, allowed_probability)
         struct.endings, struct.n_endings, struct.cap = scored.structs, len(scored.structs), scored.n
         struct.legal_out, struct.joint_out, struct.option_mass_out = scored.outputs

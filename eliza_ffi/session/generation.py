@@ -70,7 +70,7 @@ class Generation:
     ) -> None:
         self._run, self._binding = run, run.binding
         masks = args.masks
-        self._masked = None if masks is None else MaskedSteps(run, args, masks)
+        self._masked = None if masks is None else MaskedSteps(run, args, masks, at_once=at_once)
         self.args = args
         self._warn = warn
         self._at_once = at_once
@@ -115,7 +115,8 @@ class Generation:
             try:
                 if has_trie and args.score_choices:
                     self.leaf_logprobs = self._binding.token_trie_scores(stream)
-                steps = self._steps_of(stream)
+                masked = self._masked
+                steps = self._pull(stream) if masked is None else masked.steps(stream)
                 while not self._done:
                     try:
                         pulled = next(steps)
@@ -179,14 +180,6 @@ class Generation:
             heal = TEXT_HEAL_PROMPT if self.args.heal_prompt else 0
             return "set_text_choices", given.texts, mode | heal
         return None
-
-    def _steps_of(self, stream: Any) -> Iterator[StreamStep]:
-        """Return the steps of a stream, as they come from the masks or the library."""
-        if self._masked is None:
-            return self._pull(stream)
-        args = self.args
-        is_plain = args.logprobs is None and not args.stop and args.reasoning is None
-        return self._masked.steps(stream, self._at_once and is_plain)
 
     def _pull(self, stream: Any) -> Iterator[StreamStep]:
         supports = self._binding.supports

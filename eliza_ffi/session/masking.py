@@ -47,10 +47,11 @@ class MaskedSteps:
 
     If the masks have a plan, its choices take the most probable label. All other tokens are chosen
     one by one among the tokens that the masks allow. With `logit_bias`, which the library does not
-    apply to labels, that includes the tokens of choices.
+    apply to labels, that includes the tokens of choices. With `at_once`, all steps become one,
+    unless the request needs to see each of them.
     """
 
-    def __init__(self, run: Run[Any], args: Request, masks: Masks) -> None:
+    def __init__(self, run: Run[Any], args: Request, masks: Masks, *, at_once: bool) -> None:
         self._binding = run.binding
         self._masks = masks
         given = args.sampling or args
@@ -62,6 +63,8 @@ class MaskedSteps:
         self._has_bias = args.sampling is not None and bool(args.sampling.logit_bias)
         self._max_tokens = args.max_tokens
         self._heal_prompt = args.heal_prompt
+        is_plain = args.logprobs is None and not args.stop and args.reasoning is None
+        self._is_joined = at_once and is_plain
         self._plan: PlanReader | None = None
         self._texts: Sequence[bytes] = ()  # of the tokens, if there is a plan
         if isinstance(masks, GuidanceMasks) and masks.plan is not None:
@@ -84,11 +87,8 @@ class MaskedSteps:
         self.is_cut = False  # whether `max_tokens` ended the text
         self.choices: dict[str, FilledSpan] = {}  # those so far, by their path in the plan
 
-    def steps(self, stream: Any, joined: bool = False) -> Iterator[StreamStep]:
-        """Yield the steps. The last one is `done`.
-
-        With `joined`, yield all steps as one; if the context is full, first those until then.
-        """
+    def steps(self, stream: Any) -> Iterator[StreamStep]:
+        """Yield the steps. The last one is `done`, unless the context is full before it."""
         # A mask source; a GuidanceSource if there is a plan.
         self._source: Any = self._masks.start()
         waiting: list[StreamStep] = []
@@ -100,18 +100,18 @@ class MaskedSteps:
                     continue
                 self._n_tokens += len(step.tokens)
                 done = step.done
-                if joined:
+                if self._is_joined:
                     waiting.append(step)
                 else:
                     yield step
         except ContextFullError:
-            if joined:
+            if self._is_joined:
                 yield _joined(waiting, False)
             raise
         finally:
             if self._thread is not None:
                 self._thread.shutdown()
-        if joined:
+        if self._is_joined:
             yield _joined(waiting, True)
 
     def _next(self, stream: Any) -> StreamStep | None:

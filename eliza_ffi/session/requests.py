@@ -191,12 +191,13 @@ class Request(StreamConfig):
             raise InvalidArgumentError(f"stop must be non-empty strings, got {self.stop!r:.80}")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, got {self.max_tokens}")
+        if self.on_limit != "error":
+            check_one_of("on_limit", self.on_limit, ON_LIMIT)
         skeleton: Any = self.constraint
         if hasattr(skeleton, "script"):
             if self.sampler_plan is not None:
                 check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
                 self.sampler_plan.check(skeleton.n_spans)
-            check_one_of("on_limit", self.on_limit, ON_LIMIT)
             _ = self.span_sampling  # checks the settings
 
     @property
@@ -603,7 +604,6 @@ def shape_request(
     With it, return how to read the answer, and how many times to try again if it is not valid.
     """
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
-    check_one_of("on_limit", on_limit, ON_LIMIT)
     retries = check_whole("retries", retries, 0)
     if retries and method == "fill_stream":
         raise InvalidArgumentError(

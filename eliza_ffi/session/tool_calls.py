@@ -56,7 +56,7 @@ from ..library.protocol import PreparedChoices, StreamStats, StreamStep
 from ..sampling.params import Sampling
 from ..structured.guidance import Constraint
 from ..structured.token_texts import continued_tokens
-from ..structured.validation import schema_validator
+from ..structured.validation import checked_value
 from .generation import Generation
 from .options import CacheOptions
 from .reading import valid_value, whole_answer
@@ -773,7 +773,6 @@ class ToolTurn:
             self._run.check()
         if n_new >= LONG_CALL:
             self._run.call(partial(self._binding.decode, self._stream), n_new)
-        validate = schema_validator(tool.schema)
 
         def value(text: str) -> dict[str, Any]:
             arguments = text.removeprefix(before)
@@ -783,7 +782,7 @@ class ToolTurn:
                 call = start.opening + arguments + start.after
                 (read,) = parse_call(replace(format, open="", close=""), call, [tool])
                 arguments = json.dumps(read.arguments)
-            valid: dict[str, Any] = validate(arguments)
+            valid: dict[str, Any] = checked_value(tool.schema, arguments)
             return valid
 
         masks = self.session.guidance().masks(texts.grammar(format, tool.schema, before, near))

@@ -15,7 +15,7 @@ from .class_schema import schema_generator
 from .guidance import Guidance, GuidanceMasks
 from .limits import checked_schema
 from .schema_walk import SchemaDocument
-from .validation import schema_validator
+from .validation import checked_value
 
 T = TypeVar("T")
 
@@ -102,9 +102,10 @@ def shape_of(shape: Any) -> Shape[Any]:
         return Shape(methodcaller("regex", shape.pattern), str, None)
     if isinstance(shape, Lark):
         return Shape(methodcaller("lark", shape.grammar), str, None)
+    value: Callable[[str], Any]
     if isinstance(shape, Mapping):
         text = checked_schema(dict(shape))
-        value, json_of = schema_validator(text), Any
+        value, json_of = functools.partial(checked_value, text), Any
     elif is_shape(shape):
         try:
             text, value = _schema_of_class(shape)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -43,17 +43,13 @@ _MULTIPLIES = re.compile(r'"(\$ref|\$dynamicRef|\$recursiveRef|unevaluated\w+)"'
 _SAME_VALUE = OF_SAME_VALUE.union(_REFERENCES)
 
 
-def schema_validator(schema_text: str) -> Callable[[str], Any]:
-    """Return a function that returns the value of a JSON text, or raises InvalidArgumentError if it
-    does not match the schema, which is given as JSON."""
-
-    def value(text: str) -> Any:
-        read = read_json(text)
-        problem = _problem(schema_text, text)
-        if problem is not None:
-            raise InvalidArgumentError(problem)
-        return read
-
+def checked_value(schema_text: str, text: str) -> Any:
+    """Return the value of a JSON text; raise InvalidArgumentError if it does not match the schema,
+    which is given as JSON."""
+    value = read_json(text)
+    problem = _problem(schema_text, text)
+    if problem is not None:
+        raise InvalidArgumentError(problem)
     return value
 
 

@@ -129,7 +129,7 @@ HEAVY: list[tuple[Any, str]] = [
     (tool_calls, "parse_call"),
     (shape_module, "_schema_of_class"),
     (shape_module, "checked_schema"),
-    (shape_module, "schema_validator"),
+    (shape_module, "checked_value"),
 ]
 """Slow Python functions."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from compiled import schema_masks
 from eliza_ffi import Model, Regex
 from eliza_ffi.structured.number_values import list_few_numbers
 from eliza_ffi.structured.schema_walk import ObjectForm, SchemaDocument, closed_objects
-from eliza_ffi.structured.validation import schema_validator
+from eliza_ffi.structured.validation import checked_value
 
 BOOLEAN, SHORT = {"type": "boolean"}, {"type": "string", "maxLength": 4}
 ID = 1234567890123456789
@@ -57,7 +58,7 @@ SCHEMAS: dict[str, Any] = {
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_answers_and_tool_calls_are_valid(tiny_model: Model, name: str) -> None:
     schema = SCHEMAS[name]
-    validate = schema_validator(json.dumps(schema))  # with exact decimals
+    validate = partial(checked_value, json.dumps(schema))  # with exact decimals
     tool = {"type": "function", "function": {"name": "act", "parameters": schema}}
     call = tiny_model.call_tool([{"role": "user", "content": "Do it."}], [tool], "required")
     validate(json.dumps(call.arguments))  # type: ignore[union-attr]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin
 
@@ -14,7 +15,7 @@ from jsonschema_specifications import REGISTRY
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured.limits import checked_schema
 from eliza_ffi.structured.shape import shape_of
-from eliza_ffi.structured.validation import schema_validator
+from eliza_ffi.structured.validation import checked_value
 
 DRAFTS = (
     jsonschema.Draft4Validator,
@@ -102,7 +103,7 @@ def test_a_long_value_is_shortened_in_the_message() -> None:
 )
 def test_forms_of_older_drafts_need_no_name(schema: Any, right: Any, wrong: Any) -> None:
     """Many programs write such schemas without ``$schema``."""
-    validated = schema_validator(json.dumps(schema))
+    validated = partial(checked_value, json.dumps(schema))
     assert validated(json.dumps(right)) == right
     with pytest.raises(InvalidArgumentError):
         validated(json.dumps(wrong))

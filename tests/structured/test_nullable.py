@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -12,7 +13,7 @@ from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.sampling.params import Sampling
 from eliza_ffi.structured.limits import checked_schema
-from eliza_ffi.structured.validation import schema_validator
+from eliza_ffi.structured.validation import checked_value
 
 TEXT = {"type": "string"}
 PARTS: list[dict[str, Any]] = [
@@ -99,5 +100,5 @@ def test_errors_still_name_the_place_of_a_wrong_keyword() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "nothing", "nullable": True}}}
     with pytest.raises(InvalidArgumentError, match="#/properties/a/type"):
         checked_schema(schema)
-    value = schema_validator(checked_schema({"type": "string", "nullable": True}))
+    value = partial(checked_value, checked_schema({"type": "string", "nullable": True}))
     assert value("null") is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -17,7 +18,7 @@ from random_answers import random_answer
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
-from eliza_ffi.structured.validation import schema_validator
+from eliza_ffi.structured.validation import checked_value
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 BOOLEAN, NULL = {"type": "boolean"}, {"type": "null"}
@@ -199,7 +200,7 @@ def test_all_returned_values_are_valid(tiny_model: Model, name: str) -> None:
     reader = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     reader.check_schema(schema)
     masks = schema_masks(tiny_model.session.guidance(), schema)
-    validate = schema_validator(json.dumps(schema))
+    validate = partial(checked_value, json.dumps(schema))
     texts, dice = tiny_model.vocabulary().texts, random.Random(name)
     for _ in range(FILLS):
         text = random_answer(masks, texts, dice)

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Optional
 
 import jsonschema
@@ -33,7 +34,7 @@ from eliza_ffi.structured import schema as schema_module
 from eliza_ffi.structured.patterns import without_lookaround
 from eliza_ffi.structured.schema_walk import SchemaDocument, is_impossible
 from eliza_ffi.structured.shape import shape_of
-from eliza_ffi.structured.validation import schema_validator
+from eliza_ffi.structured.validation import checked_value
 
 STRING = {"type": "string"}
 
@@ -150,7 +151,7 @@ def test_the_search_for_the_location_of_an_error_is_bounded(
 )
 def test_patterns_with_lookaround_match_like_pythons_patterns(pattern: str) -> None:
     assert schema_grammar({"pattern": pattern}).relaxed
-    validate = schema_validator(json.dumps({"pattern": pattern}))
+    validate = partial(checked_value, json.dumps({"pattern": pattern}))
     for n in range(5):
         for letters in itertools.product("abc)", repeat=n):
             text = "".join(letters)
@@ -201,7 +202,7 @@ def test_patterns_have_the_meaning_of_javascript(
     tiny_model: Model, pattern: str, matching: list[str], other: list[str]
 ) -> None:
     """Node.js gave the expected results, except for ``\\z``."""
-    validate = schema_validator(json.dumps({"pattern": pattern}))
+    validate = partial(checked_value, json.dumps({"pattern": pattern}))
     for text in matching:
         assert validate(json.dumps(text)) == text
     for text in other:
@@ -281,7 +282,7 @@ def test_answers_under_masks_are_valid_without_relaxations(
     except InvalidArgumentError:
         assume(False)
     texts, dice = tiny_model.vocabulary().texts, random.Random(seed)
-    validate = schema_validator(json.dumps(schema))
+    validate = partial(checked_value, json.dumps(schema))
     for _ in range(3):
         try:
             text = random_answer(masks, texts, dice, 20)
@@ -316,7 +317,7 @@ def test_answers_under_masks_are_valid_without_relaxations(
     ],
 )
 def test_values_are_validated_exactly(schema: Any, text: str, is_valid: bool) -> None:
-    validate = schema_validator(json.dumps(schema))
+    validate = partial(checked_value, json.dumps(schema))
     if is_valid:
         assert validate(text) == json.loads(text)
     else:
@@ -325,7 +326,7 @@ def test_values_are_validated_exactly(schema: Any, text: str, is_valid: bool) ->
 
 
 def test_no_reference_is_fetched() -> None:
-    validate = schema_validator('{"$ref":"file:///etc/passwd"}')
+    validate = partial(checked_value, '{"$ref":"file:///etc/passwd"}')
     with pytest.raises(InvalidArgumentError, match="Retrieval is disabled"):
         validate("1")
 

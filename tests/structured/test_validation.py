@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.structured.validation import schema_validator
+from eliza_ffi.structured.validation import checked_value
 
 HOSTILE, HARMLESS = "^(a+)+$", "^a+$"  # the same strings match
 NAMED = {"patternProperties": {HOSTILE: {"type": "string"}}}
@@ -27,7 +27,7 @@ PATTERNS: list[dict[str, Any]] = [
 
 def is_valid(schema: Any, value: Any) -> bool:
     try:
-        assert schema_validator(json.dumps(schema))(json.dumps(value)) == value
+        assert checked_value(json.dumps(schema), json.dumps(value)) == value
     except InvalidArgumentError as error:
         assert "cannot validate" not in str(error)
         return False
@@ -104,27 +104,27 @@ def test_a_schema_that_would_stop_the_process_is_rejected(name: str) -> None:
     """jsonschema-rs would take hours, without an end, or overflow its stack."""
     schema, value, reason = HOSTILE_SCHEMAS[name]
     with pytest.raises(InvalidArgumentError, match=f"cannot validate the answer: .* {reason}"):
-        schema_validator(json.dumps(schema))(json.dumps(value))
+        checked_value(json.dumps(schema), json.dumps(value))
 
 
 def test_many_patterns_share_the_memory() -> None:
     large = {"not": {"pattern": "^(a{100}){50}$"}}
     assert is_valid(large, "a")
     with pytest.raises(InvalidArgumentError, match=r"cannot validate the answer: .*a\{100}"):
-        schema_validator(json.dumps({"allOf": [large] * 1000}))('"a"')
+        checked_value(json.dumps({"allOf": [large] * 1000}), '"a"')
 
 
 def test_an_error_names_the_closest_alternative_unless_they_are_many() -> None:
     kinds = [STRING, {"properties": {"a": {"enum": [1, 2.5]}}}]
     for keyword in ("anyOf", "oneOf"):
         with pytest.raises(InvalidArgumentError) as caught:
-            schema_validator(json.dumps({"items": {keyword: kinds}}))('[{"a":1.25}]')
+            checked_value(json.dumps({"items": {keyword: kinds}}), '[{"a":1.25}]')
         place = f"#/items/{keyword}/1/properties/a/enum"
         assert (
             str(caught.value) == f"at #/0/a: 1.25 is not one of [1, 2.5] (schema keyword {place})"
         )
     with pytest.raises(InvalidArgumentError, match="^the value does not match the schema$"):
-        schema_validator(json.dumps(fan("anyOf", STRING, n=12)))("1")
+        checked_value(json.dumps(fan("anyOf", STRING, n=12)), "1")
 
 
 UNEVALUATED: list[dict[str, Any]] = [
