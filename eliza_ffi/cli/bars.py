@@ -63,7 +63,7 @@ def _answer_text(answer: Answer) -> str:
         text = f"{answer.score:.2f} of 0 to {len(answer.levels) - 1}, {printable(answer.label)}"
     else:
         text = printable(text_of(answer.choice))
-    # A predicate's `probability` is that of true; the headline shows that of the given answer.
+    # A predicate's `probability` is for true; the headline shows the given answer's probability.
     text += f" (probability {dict(pairs_of(answer))[given_answer(answer)]:.0%}"
     if answer.expected_cost is not None:
         text += f", expected cost {answer.expected_cost:.3g}"

@@ -75,7 +75,7 @@ class _SetUp:
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compare two sets of answers to the same questions with right answers: an exact paired "
-        "test says whether the new ones are better or worse. BEFORE and AFTER are outputs of "
+        "test says whether the new answers are better or worse. BEFORE and AFTER are outputs of "
         "eliza-ffi decide, calibrations, files with questions, or models, which are then asked."
     )
     for side in SIDES:
@@ -92,7 +92,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
             "table with right answers to all rows",
             "--target QUESTION=COLUMN ...": "the column with the right answers to a question; "
             "repeat for each question (in --labels; default: the column with the question's name)",
-            "--after-model PATH|NAME": "the model of AFTER (default: that of --model)",
+            "--after-model PATH|NAME": "the model of AFTER (default: the model of --model)",
             "--json": "print JSON: the comparison",
             "--output FILE": "write to FILE: all rows whose answer differs, as CSV",
         },

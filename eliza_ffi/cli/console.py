@@ -103,9 +103,9 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, decides: bool = Fals
     encoder = {
         "--encoder PATH|NAME": "a second model that compares the input with the descriptions of "
         "the options: an embedding model or a reranker (default: none)",
-        "--input-prefix TEXT": "what an embedding model reads before each input (default: as the "
-        "model was trained, if its name tells)",
-        "--option-prefix TEXT": "what an embedding model reads before the text of each option",
+        "--input-prefix TEXT": "the text before each input of an embedding model (default: as the "
+        "model was trained, if its name shows this)",
+        "--option-prefix TEXT": "the text before each option of an embedding model",
     }
     add_options(
         group,

@@ -31,7 +31,7 @@ def add_count_arguments(parser: argparse.ArgumentParser) -> None:
         {
             "--random-labels FILE": "a file of eliza-ffi label for the same table, whose random "
             "rows are used",
-            "--by NAME": "count each value of this column apart",
+            "--by NAME": "count each value of this column separately",
             "--confidence C": CONFIDENCE,
             "--json": "print JSON: the shares",
         },

@@ -125,7 +125,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
             "(default: all)",
             "--top N": "print the N most probable labels: here of each choice, in a column",
             "--learn": "after the last row, learn from all rows without labels, and answer "
-            "them again; if the rows do not agree, the model's own answers are kept",
+            "them again; if the checks fail, the model's own answers are kept",
             "--overwrite": "if the output exists, replace it and decide all rows again",
             "--retry-errors": "decide again the rows that have an error in the existing output",
         },

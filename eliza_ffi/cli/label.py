@@ -53,10 +53,10 @@ MAX_SECOND = 10
 
 def add_labelling_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Label rows of a table with one key each. Half of the rows are those that teach the model "
-        "most. The others are random: with them, the command measures the accuracy, and how many "
-        "answers could be automated with 5 % errors (or --risk). You can stop and continue at any "
-        "time."
+        "Label rows of a table with one key each. Half of the rows are chosen, because the model "
+        "can learn most from them. The other rows are random: they measure the accuracy, and how "
+        "many answers could be automated with 5 % errors (or --risk). You can stop and continue at "
+        "any time."
     )
     parser.add_argument("table", metavar="TABLE", help="a .csv, .tsv, .jsonl or .parquet file")
     parser.add_argument(

@@ -63,7 +63,7 @@ RISK = (
     "find the probability above which at most this share of the answers is wrong; QUESTION=R for "
     "one of several questions"
 )
-CONFIDENCE = "how sure the result must be (default: 0.9)"
+CONFIDENCE = "the confidence of the result (default: 0.9)"
 
 MAX_ROWS_NAMED = 10
 """Maximum number of rows without a usable input that are listed one by one."""
@@ -179,8 +179,8 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         {
             f"--method {'|'.join(METHODS)}|auto": "the kind of calibration; auto: for each "
             "question, the kind that is best in cross-validation (default: auto)",
-            "--prefer cheap|right": "the cheapest of the heads that are hardly worse than the "
-            "best, or the best (default: cheap)",
+            "--prefer cheap|right": "right: use the best head; cheap: the cheapest of the heads "
+            "that are about as good (default: cheap)",
             RISKS: RISK,
             "--confidence C": CONFIDENCE,
             "--each-option": "keep the risk for each right option, and not only on average; needs "
@@ -196,10 +196,10 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "random rows of a file of labels, which the fit then leaves out",
             "--compare-model FILE": "the model of --compare (default: the model of the fit)",
             f"--certify {'|'.join(TARGETS)}": "instead of --risk: what to certify; with --then, "
-            "the next model is asked as rarely as this allows (default there: agreement, with all "
-            "models together)",
-            "--at P": "the lowest share of what is certified (default: 0.95)",
-            "--of OPTION": "with --certify precision or recall: of which answer",
+            "the next model is asked as rarely as this allows (default with --then: agreement with "
+            "all models together)",
+            "--at P": "the minimum share to certify (default: 0.95)",
+            "--of OPTION": "with --certify precision or recall: the option",
             "--adaptive": "with --then: ask the last model about no more rows than the certificate "
             "needs",
             "--teach": "with --then: fit the first model to the answers of the last one to half of "

@@ -80,7 +80,7 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
             "(default: auto, which depends on the model, the prompt format and the number of "
             "questions)",
             f"--prompt-format auto|{'|'.join(PROMPT_FORMATS)}": "write the prompt as turns of a "
-            "chat, or as plain text (default: auto, chat if the model answers there)",
+            "chat, or as plain text (default: auto, chat if this suits the model)",
             "--n-slots N": "slots: how many inputs the model can hold at the same time (default: "
             "8; 1 with --batching off)",
         },
@@ -166,8 +166,8 @@ def add_example_arguments(parser: argparse.ArgumentParser) -> None:
         {
             "--examples FILE": "show the rows of this table in the prompts, before the input: a "
             ".csv, .tsv, .jsonl or .parquet file that has a column with the name of each question",
-            "--examples-column NAME": "the column of --examples with the inputs (default: that of "
-            "--column, or input)",
+            "--examples-column NAME": "the column of --examples with the inputs (default: the "
+            "name in --column, or input)",
             "--prior PRIOR": "divide the probabilities by a prior: options, inputs (the rows of "
             "the table) or none (default: auto)",
         },

@@ -100,7 +100,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     _add_set_arguments(parser)
     add_options(
         parser.add_argument_group(
-            "labels", "that clients send to /v1/labels, so that sets of questions learn from them"
+            "labels", "clients send labels to /v1/labels, and sets of questions learn from them"
         ),
         {
             "--learn FILE ...": "store the labels of the set NAME in FILE, which is called "
@@ -113,7 +113,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_table_arguments(parser)
     group = parser.add_argument_group(
-        "several models", "which decide as a cascade; the first one answers all other requests"
+        "several models", "decide as a cascade; the first model answers all other requests"
     )
     add_cascade_arguments(group)
     add_below_argument(group)
@@ -122,7 +122,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Give agents the tools choose, rank and decide, over standard input and output or by HTTP."
+        "Give agents the tools choose, rank and decide, over standard input and output or HTTP."
     )
     add_options(
         parser.add_argument_group("server"),
@@ -141,7 +141,7 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_default_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "defaults",
-        "For requests that do not say otherwise. Labels have no maximum length, and only text "
+        "For requests without their own values. Labels have no maximum length, and only text "
         "without a constraint or tools is sampled.",
     )
     add_options(
@@ -210,7 +210,7 @@ def _add_set_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "named questions",
         "A request to /v1/decisions or /v1/systemone with the name as `model` needs no questions. "
-        "The name is that of the file, up to the first dot: tickets.json and "
+        "The name is the file's name up to the first dot: tickets.json and "
         "tickets.calibration.json belong together. A calibration contains its questions.",
     )
     add_options(
