@@ -71,7 +71,7 @@ class Recent(Generic[Value]):
             return value
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of a key; without one, make it and keep it."""
+        """Return the value of a key. If there is none, make the value and keep it."""
         with self._lock:
             value = self._kept.pop(key, None)
         if value is None:

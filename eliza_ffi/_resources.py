@@ -28,7 +28,7 @@ def import_folders() -> list[Path]:
 
 
 def header_path() -> Path:
-    """Return the path of the library's C header, which includes ``eliza.h`` beside it."""
+    """Return the path of the library's C header, which includes ``eliza.h``."""
     header = Path("eliza") / "eliza_inference.h"
     return _first_file("C header", Path("include") / header, Path("native") / "include" / header)
 

@@ -206,7 +206,7 @@ class AsyncModel:
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
-        """Load a model on a thread; the parameters are those of the class.
+        """Load a model on a thread. The parameters are the same as for the class.
 
         >>> model = await AsyncModel.open("model.gguf")  # doctest: +SKIP
         """

@@ -49,7 +49,7 @@ SQL_TYPES = {
     "text": "VARCHAR",
     "texts": "VARCHAR[]",
 }
-"""The types of DuckDB for those of :attr:`OutputColumns.types`."""
+"""DuckDB's type for each type in :attr:`OutputColumns.types`."""
 
 logger = logging.getLogger("eliza_ffi")
 

@@ -155,9 +155,9 @@ class Model:
         to 1. To call it about twice a second, the library splits long prompts into shorter forward
         passes.
     options
-        Further options of the library by name, which the C header lists. Besides: ``cache_type_k``
-        and ``cache_type_v``, the data types of the KV cache, such as ``"q8_0"``, ``chat_template``,
-        a chat template in Jinja2's language instead of the model's own, and ``input_prefix`` and
+        Further options of the library by name, which the C header lists. Also: ``cache_type_k`` and
+        ``cache_type_v``, the data types of the KV cache, such as ``"q8_0"``, ``chat_template``, a
+        chat template in Jinja2's language instead of the model's own, and ``input_prefix`` and
         ``option_prefix``, an embedding model's text before inputs and options.
 
     Raises
@@ -1035,8 +1035,8 @@ class Model:
         orders : int
             In how many orders the options are shown, 1 by default; the probabilities are averaged.
         prompt : callable
-            A function that writes the prompt in place of :mod:`eliza_ffi.decisions.layout`. It
-            gets the input as a string and a :class:`~eliza_ffi.decisions.RenderedQuestion`.
+            A function that writes the prompt instead of :mod:`eliza_ffi.decisions.layout`. It gets
+            the input as a string and a :class:`~eliza_ffi.decisions.RenderedQuestion`.
         scoring : str
             ``"constrained"`` (default) or ``"full"``; :mod:`eliza_ffi.evidence.scoring` explains
             the rules and their costs.

@@ -102,7 +102,7 @@ class _Rules:
         return _row(*(_quoted(part) if isinstance(part, str) else f"<[{part}]>" for part in parts))
 
     def json(self, schema: Mapping[str, Any], style: Json | None = None) -> str:
-        """Return the rule of a JSON value; the default style is that of `json.dumps`."""
+        """Return the rule of a JSON value, by default in the style of `json.dumps`."""
         compact = style is not None and style.compact
         options = {
             "whitespace_flexible": False,

@@ -21,7 +21,8 @@ class ThinkingFormat:
         return prompt.rstrip().endswith(self.start.rstrip())
 
     def closing(self, prompt: str) -> str:
-        """Return the text that ends a reasoning which a prompt has opened; empty without one."""
+        """Return the text that ends the reasoning that a prompt has opened; empty if there is
+        none."""
         return self.end if self.is_open(prompt) else ""
 
     def closed_at(self, prompt: str) -> int | None:

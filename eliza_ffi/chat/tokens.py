@@ -79,7 +79,7 @@ class ChatTokenizer:
         """Return the tokens of a conversation without the spaces at its end, and these spaces.
 
         The spaces belong to the answer; see :func:`~eliza_ffi.chat.prompt.split_trailing_spaces`.
-        The parameters and errors are those of :meth:`tokens`.
+        The parameters and errors are the same as in :meth:`tokens`.
         """
         return self._read(messages, False, close_reasoning, more, is_split=True)
 

@@ -95,7 +95,7 @@ class ChoiceResult(Generic[T]):
     def confidence(self) -> float:
         """How far the highest probability is above chance: 0 (all labels equally likely) to 1.
 
-        The formula is that of :func:`~eliza_ffi.decisions.choice_confidence`.
+        The formula is in :func:`~eliza_ffi.decisions.choice_confidence`.
 
         Raises
         ------

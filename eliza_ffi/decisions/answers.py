@@ -367,8 +367,8 @@ class Decision(Mapping[str, A]):
     usage : DecisionUsage
         The cost of the decision.
     calibrated : bool
-        Whether a calibration was applied to the probabilities. Without one they are the model's
-        own probabilities, which are usually overconfident.
+        Whether a calibration was applied to the probabilities. Otherwise, they are the model's own
+        probabilities, which are usually overconfident.
     reasoning : str or None
         What the model wrote before it answered; None without ``think=``.
     stage : int or None

@@ -45,7 +45,7 @@ class Frame:
         return tuple(role for role, _ in self.turns)
 
     def with_input(self, input: str) -> str:
-        """Return the text with an input, without the line breaks beside an empty one."""
+        """Return the text with an input. If it is empty, strip line breaks at both ends."""
         text = f"{self.before}{input}{self.after}"
         return text if input else text.strip("\n")
 

@@ -104,7 +104,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 def cuts(input: Any, at_most: int = MAX_PASSAGES) -> list[Cut]:
     """Return the passages of an input for :func:`~eliza_ffi.decisions.prompts.input_text`.
 
-    There are none if the input has fewer than two sentences or fields, of which nothing would
+    There are none if the input has fewer than two sentences or fields, because nothing would
     remain.
     """
     whole = _parts(input)

@@ -67,7 +67,7 @@ class ShownOption:
 
     @property
     def in_words(self) -> ShownOption:
-        """The same option with a word of its description in place of a label that is a code.
+        """The same option, with a word of its description instead of a label that is a code.
 
         The word ends the first part of the description, which the other parts then explain.
         """

@@ -192,8 +192,8 @@ def plan(
     """Let the model choose an action and write ``{"action":"NAME","parameters":{...}}``.
 
     `actions` are :class:`Action` objects, or mappings in elizaOS's JSON format; a malformed action
-    raises InvalidArgumentError. The other arguments and errors are those of
-    :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+    raises InvalidArgumentError. The other arguments and errors are as in :meth:`Model.fill
+    <eliza_ffi.model.Model.fill>`.
 
     >>> plan(model, "Say hello. ", [{"name": "STOP", "parameters": []}]).text
     '{"action":"STOP","parameters":{}}'

@@ -103,7 +103,7 @@ class CertifiedThreshold(JsonFields):
     def certifies(self, probabilities: ArrayLike, costs: Costs | None = None) -> NDArray[np.bool_]:
         """Return whether the answers are above the threshold, shape [n].
 
-        `probabilities` has the shape [n, n_options]. `costs` are those of the calibration.
+        `probabilities` has the shape [n, n_options]. `costs` are the calibration's costs.
         """
         if self.threshold is None:
             return np.full(len(np.asarray(probabilities)), False)

@@ -62,7 +62,7 @@ def prefixes(facts: Mapping[str, Any]) -> Prefixes:
     """Return the prefixes for a model, given the facts in ``Model.describe()["model"]``.
 
     All models without a known family have empty prefixes, and so do rerankers. The options
-    ``input_prefix`` and ``option_prefix`` of a model replace those of its family.
+    ``input_prefix`` and ``option_prefix`` of a model replace its family's prefixes.
     """
     own = _of_family(facts)
     return Prefixes(facts.get("input_prefix", own.input), facts.get("option_prefix", own.option))

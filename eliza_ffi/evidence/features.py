@@ -199,6 +199,6 @@ class FeatureReader:
 
 
 def _layer_weights(session: Session) -> int:
-    """Return the number of weights without the embeddings of tokens, of which few are read."""
+    """Return the number of weights, without token embeddings, because few of these are read."""
     facts = session.describe()["model"]
     return max(1, int(facts["n_params"]) - int(facts["n_vocab"]) * int(facts["n_embd"]))

@@ -112,7 +112,7 @@ def _cached_repo(repo: str) -> Iterator[dict[str, Path]]:
 
 
 def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
-    """Yield the model files of each snapshot of a repository: that of the branch main, then the
+    """Yield the model files of each snapshot of a repository: first the branch main, then the
     newest."""
     snapshots = [path for path in folder.glob("snapshots/*") if path.is_dir()]
     main = ""

@@ -859,8 +859,8 @@ def _simplest(
 
     Methods with a head come first: the cheaper one, or else the one with the lower loss. Heads gain
     more than the others from the examples that cross-validation leaves out. A method with a higher
-    loss than ``"frequencies"``, which ignores the input, is not selected. The standard error is
-    that of the differences of the losses.
+    loss than ``"frequencies"``, which ignores the input, is not selected. The standard error is the
+    standard error of the differences of the losses.
     """
     if "frequencies" in losses:
         most = losses["frequencies"].sum()

@@ -50,7 +50,7 @@ SOURCE_WEIGHT = 0.3
 """The default weight of a source in addition to a head, whose features have a total weight of 1."""
 
 Preference = Literal["cheap", "right"]
-"""Whether to select the cheapest of the heads that are hardly worse than the best, or the best."""
+"""Whether to select the best head, or the cheapest of the heads that are about as good."""
 
 RIDGE_PENALTIES = tuple(10.0**exponent for exponent in range(-2, 5))
 """The values of a, divided by the number of values in a state."""
@@ -234,7 +234,7 @@ def _select_group(losses: Sequence[Array], costs: Sequence[float], prefer: Prefe
     """Return the index of the selected group of features.
 
     ``"right"`` selects the lowest mean loss. ``"cheap"`` selects the cheapest one that is at most
-    one standard error above it. The standard error is that of the differences of the losses.
+    one standard error above it: the standard error of the differences of the losses.
     """
     best = min(range(len(losses)), key=lambda i: float(losses[i].mean()))
     if prefer == "right":

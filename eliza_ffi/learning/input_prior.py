@@ -28,7 +28,7 @@ from ..evidence.deciding import DecisionPlan, plan_runs
 from ..session.run import Run
 
 N_INPUTS = 300
-"""The most inputs of which the mean is computed, evenly spaced."""
+"""The maximum number of inputs for the mean, evenly spaced."""
 
 STRENGTH = 0.5
 """The exponent of the mean."""
@@ -84,7 +84,7 @@ def many_plan_runs(
 def with_input_prior(
     model: Any, questions: Sequence[Question], inputs: Any, settings: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return settings with a calibration in place of ``prior="inputs"``."""
+    """Return settings with a calibration instead of ``prior="inputs"``."""
     prior = settings.get("prior")
     if not (isinstance(prior, str) and prior == "inputs"):
         if hint := did_you_mean(prior, ["inputs"]):

@@ -58,7 +58,7 @@ NO_OPTION = -1
 """The label of a row for which every option is wrong."""
 
 MIN_READ = 20
-"""How many rows are read before the first one is offered, if there are so many."""
+"""The number of rows to read before the first row is offered, or all rows if there are fewer."""
 
 MIN_RANDOM = 10
 """How many random rows are labelled before the screen says how many a certificate needs."""

@@ -145,7 +145,7 @@ class QuestionReport:
     automated : Automation
         How many of the answers could be given without a person.
     certified : CoveragePoint or None
-        The answers above the certified threshold of the calibration. None without one.
+        The answers above the calibration's certified threshold. None without a threshold.
     sets : SetReport or None
         The sets of options. None if the calibration has none.
     by_option : tuple of OptionReport

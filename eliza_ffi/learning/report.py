@@ -438,7 +438,7 @@ def question_report(
     flips, bins
         As in :class:`QuestionReport` and :func:`evaluate`.
     masses
-        The allowed probabilities of the answers, as far as they are known.
+        The known allowed probabilities; there can be fewer of them than answers.
     answers
         The indices of the given answers, shape [n]; None = the most probable options.
     """

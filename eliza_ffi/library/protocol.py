@@ -339,7 +339,7 @@ class VerifierEvent:
         The positions of the first and the last rejected token, counted from 0 at the first token
         after the prompt; None = all were accepted.
     corrected : tuple of int
-        The token that was generated in place of the first rejected token; empty if there is none.
+        The token that was generated instead of the first rejected token; empty if there is none.
     """
 
     accepted: tuple[int, ...]

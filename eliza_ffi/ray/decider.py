@@ -44,7 +44,7 @@ ANSWER_TYPES = {
     "allowed_probability": "float",
     "probabilities": "text",
 }
-"""The fields of the column ``answers`` with their types, which are those of `OutputColumns`."""
+"""The fields of the column ``answers`` with their types, as in `OutputColumns`."""
 
 
 class DeciderActor:

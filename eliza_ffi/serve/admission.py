@@ -14,7 +14,7 @@ from .http_error import HTTPError
 MAX_RETRY_SECONDS = 60  # in a Retry-After header
 
 MAX_OVERTAKING = 8
-"""After so many requests have gone before a waiting part of another request, the part runs."""
+"""The number of requests that may overtake a waiting part of another request."""
 
 PartPlace: TypeAlias = "Callable[[], AbstractAsyncContextManager[float]]"
 """A function that waits until a part of a request may run; the context manager that it returns

@@ -54,8 +54,8 @@ def make_app(
 ) -> ASGIApp:
     """Return the application that serves an open model.
 
-    `learners` are the sets that learn, and `cascade` decides in place of the model. By default, the
-    limits for running and waiting requests are those of the settings. Endpoints that need generated
+    `learners` are the sets that learn, and `cascade` decides instead of the model. By default, the
+    limits for running and waiting requests come from the settings. Endpoints that need generated
     text answer with 501 if the model is an encoder or a reranker.
     """
     limits = admission_for(model, settings) if admission is None else admission

@@ -344,7 +344,7 @@ async def _decide(
 ) -> tuple[Decision, dict[str, Any]]:
     """Answer the questions of a request; return also the other fields of the response.
 
-    `waited` is the time in the queue, in seconds, and `id` that of an answer of a batch.
+    `waited` is the time in the queue, in seconds, and `id` is the id of a batch's answer.
     """
     include = request.include or ()
     questions: Any = question_set.questions

@@ -53,7 +53,7 @@ TEXTS_AT_ONCE = 32  # that are embedded or ranked before another request gets it
 MAX_IGNORED = 20  # names in the header x-ignored-fields
 
 PATHS = {"encoder": "/v1/embeddings", "reranker": "/v1/rerank"}
-"""The endpoint for each kind of model that generates no text, besides those for decisions."""
+"""The endpoint for each kind of model that generates no text, in addition to decisions."""
 
 FIRST_EVENT_SECONDS = 0.5
 """A stream waits this long for its first event before it sends the head, so that an error of the
@@ -80,7 +80,7 @@ class ServerState:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestContext(ServerState):
-    """One running request: what its handler needs besides the body."""
+    """One running request: everything except the body that its handler needs."""
 
     deadline: Deadline
     place: Place  # in the admission

@@ -157,7 +157,7 @@ class SetLearner:
         return replaces
 
     def take_back(self, row: int) -> bool:
-        """Remove the last label if it is that of a row of the table, and return whether it was."""
+        """Remove the last label if it belongs to this row, and return whether it did."""
         with self._changed:
             if not self.file.labels or self.file.labels[-1].row != row:
                 return False
@@ -172,7 +172,7 @@ class SetLearner:
         self._changed.notify_all()
 
     def go_back(self) -> int:
-        """Use the version before the one in use, and stop learning. Return its number."""
+        """Return to the previous version, and stop learning. Return the version's number."""
         with self._changed:
             if len(self._versions) == 1:
                 raise InvalidArgumentError("there is no earlier version to go back to")

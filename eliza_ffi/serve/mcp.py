@@ -168,7 +168,7 @@ def serve_mcp(
 ) -> int:
     """Serve the tools over streamable HTTP until SIGTERM or SIGINT; return the signal.
 
-    The limits, the metrics and the end are those of :func:`~eliza_ffi.serve.server.serve`.
+    The limits, metrics and shutdown are the same as in :func:`~eliza_ffi.serve.server.serve`.
     """
     admission = admission_for(model, settings)
     return run_app(

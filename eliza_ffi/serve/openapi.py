@@ -1,4 +1,4 @@
-"""The OpenAPI document: pydantic writes the schemas of requests, examples those of responses."""
+"""The OpenAPI document: schemas of requests by pydantic, and of responses from examples."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def openapi_document(
 
 
 def _errors(path: str, own: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the error responses of an endpoint: its own statuses and those of all endpoints."""
+    """Return the error responses of an endpoint: its own, and the ones all endpoints share."""
     key = () if path in OPEN_PATHS else ("401",)
     codes = sorted({*own, *key, "403", "421", "500", "503"})
     name = "SystemoneError" if path == SYSTEMONE_PATH else "Error"

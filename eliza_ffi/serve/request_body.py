@@ -280,7 +280,7 @@ _EXPECTED = {
 
 
 def _expected(kind: str, message: str, context: dict[str, Any]) -> str:
-    """Return what was expected in place of a wrong value."""
+    """Return what was expected instead of a wrong value."""
     if kind in _EXPECTED:
         return _EXPECTED[kind]
     if kind == "unfit":

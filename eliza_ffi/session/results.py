@@ -212,7 +212,7 @@ def chosen_label(
     stats: StreamStats | None,
     seconds: float,
 ) -> ChoiceResult[Any]:
-    """Return the result of a choice; `logprobs` are those of all labels, if they are known."""
+    """Return the result of a choice. `logprobs` has a value for each label, if they are known."""
     # Proven: chosen as the best label, at least one half, or the most probable of all labels.
     proven = args.choice_mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF or logprob >= math.log(0.5)
     probabilities = None

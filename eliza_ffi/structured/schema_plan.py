@@ -450,7 +450,7 @@ class PlanReader:
             self._expect(plan.after)
 
     def _value(self, form: Any, path: str, following: str) -> Steps | PlannedChoice:
-        """Read a value. `following` is the fixed text after it, as far as it is known."""
+        """Read a value. `following` is the known part of the fixed text after the value."""
         if form.labels:
             return PlannedChoice(path, form.labels, True)
         if form.alternatives is not None:

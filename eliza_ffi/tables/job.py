@@ -333,7 +333,7 @@ class _Job:
         with closing(self.table.rows(min(again, default=n_before + 1) - 1, wanted)) as every:
             rows = (row for row in every if row.number > n_before or row.number in again)
             wanted_rows = islice(rows, n_left)
-            first = list(islice(wanted_rows, 1))  # without one, no model need be opened
+            first = list(islice(wanted_rows, 1))  # if none is left, do not open a model
             with (
                 self._decider.opened(stage, store, again) if first else nullcontext(),
                 closing(self._decider.decide_rows(chain(first, wanted_rows))) as decided_rows,

@@ -116,7 +116,7 @@ class JobStore:
             self._sync()
 
     def note(self, **facts: Any) -> None:
-        """Store facts, in place of those with the same names."""
+        """Store facts, and replace earlier facts with the same names."""
         self._write(facts)
 
     def cut(self, end: int) -> None:

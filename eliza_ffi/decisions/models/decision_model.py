@@ -86,7 +86,7 @@ UNSUPPORTED = {"vllm-d3": "is newer than the llama.cpp of this version"}
 
 
 class OptionLabel(NamedTuple):
-    """The label of an option, and the tokens of its spellings, the highest of which counts."""
+    """The label of an option, and the tokens of its spellings. The highest logit counts."""
 
     text: str
     tokens: tuple[int, ...]

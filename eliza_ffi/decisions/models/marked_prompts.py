@@ -1,4 +1,4 @@
-"""Decision models that return scores in place of embeddings.
+"""Decision models that return scores instead of embeddings.
 
 The score of an option in ``kev`` is the dot product of a query (the first half of the last token's
 row) and a key (the second half of the mark's row), divided by the square root of their length. In
