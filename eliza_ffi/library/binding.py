@@ -84,7 +84,7 @@ LARGEST_TEXT_CAP = 1 << 24
 LEAF_CAP = 256
 
 SPECIAL_TOKENS = 16
-"""More tokens than a tokenizer adds to a text."""
+"""An upper bound of the number of tokens that a tokenizer adds to a text."""
 
 MAX_MS_PER_PULL = 100
 """Time limit of a call that generates several tokens, in milliseconds.
@@ -128,7 +128,7 @@ EMBEDDING_CAP = 4096
 
 
 class _Functions(dict[str, Any]):
-    """The functions of a library by their names without the prefix, as far as they were needed."""
+    """The functions of a library by name without the prefix. Looks each up when first needed."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -181,7 +181,7 @@ class CffiBinding:
     def supports(self, name: str) -> bool:
         """Return whether this library supports the method of this name.
 
-        It does if it has a function ``eliza_inference_[llm_[stream_]]<name>``.
+        The library must have a function ``eliza_inference_[llm_[stream_]]<name>``.
         """
         if not isinstance(name, str) or name not in self._supported:
             found = any(map(self.library.has, symbols_of(check_text("name", name))))
@@ -311,9 +311,9 @@ class CffiBinding:
         self._call_on(stream, "llm_stream_append", f"prefill {n} tokens", ids, n)
 
     def reset_keep(self, stream: CffiStream, n_keep: int) -> None:
-        """Start again after the first `n_keep` tokens, which become the prompt of what follows.
+        """Keep the first `n_keep` tokens as the prompt, and remove all other tokens.
 
-        A cancel that came before has no effect any more.
+        An earlier cancel has no effect any more.
         """
         reset, doing = self._functions["llm_stream_reset_keep"], "start again after a prompt"
         n_keep = check_whole("n_keep", n_keep, 0)
@@ -771,7 +771,7 @@ class CffiBinding:
         return Decided(decision.scored.scores(), decision.states, passes, n_cached)
 
     def cancel_decision(self, ctx: Any, decision: Decision) -> None:
-        """Stop a decision, even one that has not begun. Any thread may call this."""
+        """Stop a decision, even before it begins. Any thread may call this."""
         self._check_ctx(ctx)
         struct = check_kind("decision", decision, Decision, DECISION).struct
         self._functions["cancel_decide"](ctx, struct)
@@ -1014,7 +1014,7 @@ class CffiBinding:
         """Return llama.cpp's embeddings of single tokens, as rows that are not normalized.
 
         The tokens are at the `positions` in `tokens`, ascending. Decision models may return scores.
-        Those that read all questions at once need the role of each token, 0 to 4, and `positions`
+        Models that read all questions at once need the role of each token, 0 to 4, and `positions`
         are then numbers of options; eliza_inference.h explains both.
         """
         (ids, n), places = self._ids(tokens), self._ids(positions, "positions")

@@ -160,7 +160,7 @@ class MaskedSteps:
     # ---- choices -----------------------------------------------------------------------------
 
     def _chosen(self, stream: Any, plan: PlanReader) -> StreamStep | None:
-        """Write the best label that the masks allow. Without one, the masks write the rest."""
+        """Write the best label that the masks allow. If there is none, the masks write the rest."""
         choice, fixed = plan.choice, plan.fixed.decode()
         assert choice is not None
         held, self._held = self._held, None

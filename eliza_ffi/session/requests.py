@@ -148,7 +148,7 @@ class Request(StreamConfig):
     """A prompt, the configuration of the stream that continues it, and what to write."""
 
     prompt_tokens: Tokens = ()
-    # All sampling settings in one object. They replace those of the configuration.
+    # All sampling settings in one object. They replace the configuration's settings.
     sampling: Sampling | None = None
     # Labels: the text begins with a label. Masks: before each token, a mask says which tokens are
     # allowed.

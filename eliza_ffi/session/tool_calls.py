@@ -400,10 +400,10 @@ def tool_request(
 ) -> tuple[Request, ToolTurn]:
     """Return a request for tool calls, and the turn that a run of it writes.
 
-    The parameters are those of :meth:`~eliza_ffi.Model.call_tools`, and of :class:`ToolTurn`.
+    The parameters are as for :meth:`~eliza_ffi.Model.call_tools` and :class:`ToolTurn`.
 
-    `words` limits an answer in words, as `schema` does in :meth:`~eliza_ffi.Model.generate`; None =
-    no limit. `close_reasoning` is as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
+    `words` limits an answer in words, like `schema` in :meth:`~eliza_ffi.Model.generate`; None = no
+    limit. `close_reasoning` is as in :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
     """
     check_keywords(method, more, SETTINGS, OWN)
     max_calls = check_whole("max_calls", max_calls, 1)
@@ -867,7 +867,7 @@ def _decided(row: Row, others: Sequence[Row]) -> Row:
 
 
 def _decided_ways(ways: Sequence[Sequence[Row]]) -> list[list[Row]]:
-    """Apply :func:`_decided` to each row of each way; the other rows are those of the other ways.
+    """Apply :func:`_decided` to each row of each way, with the rows of all other ways.
 
     In lexicographic order, a row shares most with the nearest row of another way, before or after.
     """
