@@ -138,10 +138,20 @@ def encoder_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def plain_model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
-    """Return a model without a chat template, with random weights in full precision."""
-    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
-    with Model(path, library=library, n_ctx=4096, n_threads=1) as model:
+def encoder(encoder_file: Path, library: Library) -> Iterator[Model]:
+    with Model(encoder_file, library=library) as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
+def plain_path() -> Path:
+    """Return the file of a model without a chat template: random weights in full precision."""
+    return cached_model("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
+
+
+@pytest.fixture(scope="session")
+def plain_model(library: Library, plain_path: Path) -> Iterator[Model]:
+    with Model(plain_path, library=library, n_ctx=4096, n_threads=1) as model:
         yield model
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_files import write_bert
 
 from bench.answers import learned
 from bench.answers.datasets import DataSet
@@ -37,13 +36,10 @@ DATA = DataSet("things", QUESTION, tuple(ROWS[:62]), tuple(ROWS[62:]))
 
 @pytest.fixture
 def subject(
-    exact_model: Model, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exact_model: Model, library: Library, encoder_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Subject:
-    encoder = tmp_path / "encoder.gguf"
-    write_bert(encoder)
-
     def open_both(_: Subject, stack: ExitStack) -> Model:
-        return stack.enter_context(Model(exact_model.path, library=library, encoder=encoder))
+        return stack.enter_context(Model(exact_model.path, library=library, encoder=encoder_file))
 
     monkeypatch.setattr(learned, "open_both", open_both)
     return Subject(Path(exact_model.path), exact_model, DATA, DATA.test, 1, {})

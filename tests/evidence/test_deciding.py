@@ -56,8 +56,6 @@ ANGRY_AGAIN = Predicate("The writer is angry.", if_true="complains")
 ANGER = Score("How angry is the writer?", ["calm", "annoyed", "very furious"], "anger")
 QUESTIONS: tuple[AskedQuestion, ...] = (TEAM, ANGRY, ANGER)
 
-# Plain prompts with the input before the questions, as settings and as arguments of `decide`.
-PLAIN = PromptSettings(format="plain")
 INPUT_FIRST: Any = {"prompt_format": "plain", "prompt_order": "input-first", "prior": "none"}
 
 
@@ -301,15 +299,6 @@ def test_settings_out_of_range_are_rejected_before_the_model_runs(
         tiny_model.decide("x", ANGRY, **settings)
     with pytest.raises(InvalidArgumentError, match=message):
         tiny_model.decide_many([], ANGRY, **settings)
-
-
-def test_unknown_keywords_of_decisions_are_rejected(tiny_model: Model) -> None:
-    for name in ("temperature", "stop", "messages", "order"):
-        settings: Any = {name: 1}
-        with pytest.raises(TypeError, match=rf"^decide\(\) has no keyword '{name}'"):
-            tiny_model.decide("x", ANGRY, **settings)
-        with pytest.raises(TypeError, match=rf"^decide_many\(\) has no keyword '{name}'"):
-            tiny_model.decide_many([], ANGRY, **settings)
 
 
 def test_many_inputs_are_answered_in_order(model: Model) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +102,6 @@ def test_a_calibration_is_applied_without_each_passage(plain_model: Model) -> No
         assert each.probability == pytest.approx(
             rest["team"].probabilities[found["team"].choice], abs=1e-4
         )
-
-
-@pytest.fixture(scope="module")
-def encoder(encoder_file: Path, library: Library) -> Iterator[Model]:
-    with Model(encoder_file, library=library) as model:
-        yield model
 
 
 TOPIC = Choice("What is it about?", {"money": "bills and invoices", "dogs": "dogs and cats"})

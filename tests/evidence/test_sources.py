@@ -42,12 +42,6 @@ WORDS = {"money": "bill invoice pay refund", "way": "parcel truck ship courier"}
 
 
 @pytest.fixture(scope="module")
-def encoder(encoder_file: Path, library: Library) -> Iterator[Model]:
-    with Model(encoder_file, library=library) as model:
-        yield model
-
-
-@pytest.fixture(scope="module")
 def both(tiny_model: Model, encoder_file: Path, library: Library) -> Iterator[Model]:
     with Model(tiny_model.path, library=library, encoder=encoder_file) as model:
         yield model

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
 import pytest
+from both_faces import check_cancelling_ends_calls
 
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.chat import ChatTemplate
@@ -296,29 +297,9 @@ def test_a_call_cancelled_while_waiting_takes_no_slot(model: Model, saved: Path)
 def test_cancelling_stops_the_embedding_of_many_strings(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_embedded = 0  # calls of the library, each with up to 32 strings
-    has_begun = threading.Event()
-    embed = model.binding.embed_texts
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal n_embedded
-        n_embedded += 1
-        has_begun.set()
-        return embed(*arguments)
-
-    monkeypatch.setattr(model.binding, "embed_texts", counted)
-
-    async def story() -> None:
-        task = asyncio.ensure_future(AsyncModel.of(model).embed(["some text"] * 100_000))
-        assert await asyncio.to_thread(has_begun.wait, 60)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(story())
-    n_at_the_end = n_embedded
-    time.sleep(0.05)
-    assert n_embedded == n_at_the_end < 1000
+    texts = ["some text"] * 100_000  # each call of the library gets up to 32 of them
+    work = partial(AsyncModel.of(model).embed, texts)
+    check_cancelling_ends_calls(monkeypatch, model.binding, "embed_texts", work)
 
 
 # ---- Callbacks ---------------------------------------------------------------------------------

@@ -251,6 +251,8 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
         (lambda m: m.generate_many(["x"], temperatur=5), "did you mean 'temperature'?"),
         (lambda m: m.fill("x", SKELETON, max_token=5), "did you mean 'max_tokens'?"),
         (lambda m: m.fill("x", SKELETON, on_text=print), "fill() has no keyword 'on_text'"),
+        (lambda m: m.decide("x", QUESTIONS, stop=1), "decide() has no keyword 'stop'"),
+        (lambda m: m.decide_many([], QUESTIONS, order=1), "decide_many() has no keyword 'order'"),
     ],
 )
 def test_an_unknown_keyword_raises_type_error_and_suggests_the_right_one(
@@ -374,14 +376,6 @@ def test_fill_stream_yields_spans_then_the_result(model: Model) -> None:
     next(left)
     left.close()  # type: ignore[attr-defined]
     assert model.generate("x", 2, timeout=0).tokens
-
-
-def test_embedding_several_strings_equals_embedding_each(model: Model) -> None:
-    together = model.embed(["one", "two"])
-    assert together.shape == (2, len(model.embed("one")))
-    assert together[1] == pytest.approx(model.embed("two"), abs=1e-5)
-    with pytest.raises(InvalidArgumentError, match="text must be a string or a non-empty list"):
-        model.embed([])
 
 
 def test_reprs_describe_the_model_and_the_result(model: Model) -> None:

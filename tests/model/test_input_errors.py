@@ -17,7 +17,7 @@ from eliza_ffi.decisions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, ModelError, TokenTrieError
 from eliza_ffi.evidence import Calibration
-from eliza_ffi.learning import calibrate, evaluate
+from eliza_ffi.learning import calibrate
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import Sampling
 
@@ -266,16 +266,6 @@ def test_a_calibration_can_be_the_path_of_its_file(
     assert found["0"].probability == wanted["0"].probability
     (of_many,) = run(face.decide_many(["hello"], questions, calibration=file))
     assert of_many["0"].probability == wanted["0"].probability
-
-
-def test_evaluate_takes_the_path_of_a_calibration(
-    tiny_model: Model, calibration: Calibration, tmp_path: Path
-) -> None:
-    calibration.save(tmp_path / "calibration.json")
-    examples = [("hello", {"0": True})]
-    questions = [Predicate("Is it so?")]
-    report = evaluate(tiny_model, questions, examples, calibration=tmp_path / "calibration.json")
-    assert report.calibrated
 
 
 def test_a_wrong_calibration_is_named_in_the_error(face: Face, tmp_path: Path) -> None:

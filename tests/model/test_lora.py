@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 
-from eliza_ffi import AsyncModel, CacheOptions, Model
+from eliza_ffi import CacheOptions, Model
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NativeFaultError
 from eliza_ffi.library import Library
 
@@ -23,11 +20,6 @@ pytestmark = pytest.mark.slow
 RANK, ALPHA, SCALE = 4, 6.0, 0.75
 ADAPTED = ("blk.0.attn_q.weight", "blk.1.ffn_down.weight", "blk.1.attn_output.weight")
 PROMPT = list(range(40, 60))
-
-
-@pytest.fixture(scope="module")
-def base(random_model_path: Callable[..., Path]) -> Path:
-    return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
 
 
 def shapes_of(path: Path) -> dict[str, tuple[int, int]]:
@@ -52,7 +44,7 @@ def write_adapter(path: Path, matrices: dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 @pytest.fixture(scope="module")
-def matrices(base: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def matrices(plain_path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(5)
 
     def draw(*shape: int) -> np.ndarray:
@@ -60,7 +52,7 @@ def matrices(base: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
     return {
         name: (draw(RANK, n_in), draw(n_out, RANK))
-        for name, (n_out, n_in) in shapes_of(base).items()
+        for name, (n_out, n_in) in shapes_of(plain_path).items()
     }
 
 
@@ -73,12 +65,12 @@ def adapter(
 
 @pytest.fixture(scope="module")
 def merged(
-    base: Path,
+    plain_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     matrices: dict[str, tuple[np.ndarray, np.ndarray]],
 ) -> Path:
     path = tmp_path_factory.mktemp("merged") / "merged.gguf"
-    shutil.copyfile(base, path)
+    shutil.copyfile(plain_path, path)
     reader = gguf.GGUFReader(path, "r+")
     for tensor in reader.tensors:
         if tensor.name in matrices:
@@ -97,12 +89,12 @@ def logprobs_of(model: Model) -> Any:
 
 
 def test_an_adapter_equals_merged_weights(
-    library: Library, base: Path, adapter: Path, merged: Path
+    library: Library, plain_path: Path, adapter: Path, merged: Path
 ) -> None:
     with (
         Model(merged, library=library, n_threads=1) as expected,
-        Model(base, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted,
-        Model(base, library=library, n_threads=1) as plain,
+        Model(plain_path, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted,
+        Model(plain_path, library=library, n_threads=1) as plain,
     ):
         tokens, logprobs = logprobs_of(adapted)
         expected_tokens, expected_logprobs = logprobs_of(expected)
@@ -123,38 +115,40 @@ def test_an_adapter_equals_merged_weights(
         assert described == [{"path": str(adapter), "scale": SCALE}]
 
 
-def test_two_adapters_add_up(library: Library, base: Path, adapter: Path, merged: Path) -> None:
+def test_two_adapters_add_up(
+    library: Library, plain_path: Path, adapter: Path, merged: Path
+) -> None:
     halves = [(adapter, SCALE / 2), (adapter, SCALE / 2)]
     with (
         Model(merged, library=library, n_threads=1) as expected,
-        Model(base, library=library, n_threads=1, lora=halves) as adapted,
+        Model(plain_path, library=library, n_threads=1, lora=halves) as adapted,
     ):
         np.testing.assert_allclose(logprobs_of(adapted)[1], logprobs_of(expected)[1], atol=2e-3)
 
 
 def test_a_saved_prompt_belongs_to_its_adapter(
-    library: Library, base: Path, adapter: Path, tmp_path: Path
+    library: Library, plain_path: Path, adapter: Path, tmp_path: Path
 ) -> None:
-    with Model(base, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted:
+    with Model(plain_path, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted:
         adapted.save_prompt_cache(tmp_path / "slot", PROMPT)
         assert adapted.load_prompt_cache(tmp_path / "slot") == len(PROMPT)
     with (
-        Model(base, library=library, n_threads=1) as plain,
+        Model(plain_path, library=library, n_threads=1) as plain,
         pytest.raises(NativeFaultError, match="another model"),
     ):
         plain.load_prompt_cache(tmp_path / "slot")
 
 
 def test_invalid_adapters_are_rejected(
-    library: Library, base: Path, adapter: Path, tmp_path: Path
+    library: Library, plain_path: Path, adapter: Path, tmp_path: Path
 ) -> None:
     def load(*lora: Any) -> None:
-        Model(base, library=library, lora=lora).close()
+        Model(plain_path, library=library, lora=lora).close()
 
     with pytest.raises(ModelError, match=r"missing\.gguf"):
         load((tmp_path / "missing.gguf", 1.0))
     with pytest.raises(ModelError, match="LoRA adapter .*expect general.type to be 'adapter'"):
-        load((base, 1.0))
+        load((plain_path, 1.0))
     wrong = {"blk.9.attn_q.weight": (np.ones((2, 64), "f4"), np.ones((64, 2), "f4"))}
     with pytest.raises(ModelError, match=r"wrong\.gguf"):
         load((write_adapter(tmp_path / "wrong.gguf", wrong), 1.0))
@@ -168,10 +162,4 @@ def test_invalid_adapters_are_rejected(
             load(bad)
     for bad in ("{}", "[1]", '[{"path": ""}]', '[{"scale": 1}]', '[{"path": "x", "scale": "1"}]'):
         with pytest.raises(InvalidArgumentError, match="lora"):
-            Model(base, library=library, options={"lora": bad})
-
-
-def test_an_async_model_takes_adapters(library: Library, base: Path, adapter: Path) -> None:
-    face = AsyncModel(base, library=library, n_threads=1, lora=[(adapter, SCALE)])
-    assert json.dumps(asyncio.run(face.describe())["model"]["lora"])
-    face.close()
+            Model(plain_path, library=library, options={"lora": bad})

@@ -366,18 +366,10 @@ def test_an_exception_in_the_progress_callback_reaches_the_caller(
         model.generate("x", max_tokens=1)
 
 
-def test_describe_names_the_library_and_the_model(model: Model, model_path: Path) -> None:
-    facts = model.describe()
-    assert facts["abi_version"] == "12"
-    assert facts["model"]["path"] == str(model_path)
-    assert "model" not in model.binding.describe()
-
-
 def test_progress_begins_soon_and_does_not_change_the_result(
-    library: Library, random_model_path: Callable[..., Path]
+    library: Library, plain_path: Path
 ) -> None:
     """With a progress callback, the prompt is decoded in pieces, the first of them short."""
-    path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
     prompt = list(range(40, 440))
     fractions: list[float] = []
     types = CacheOptions(type_k="f32", type_v="f32")
@@ -386,8 +378,8 @@ def test_progress_begins_soon_and_does_not_change_the_result(
         if stage == "prefill":
             fractions.append(fraction)
 
-    with Model(path, library=library, n_threads=1, n_ctx=512, progress=progress) as watched:
+    with Model(plain_path, library=library, n_threads=1, n_ctx=512, progress=progress) as watched:
         text = watched.generate(prompt, 8, cache=types).tokens
-    with Model(path, library=library, n_threads=1, n_ctx=512) as unwatched:
+    with Model(plain_path, library=library, n_threads=1, n_ctx=512) as unwatched:
         assert unwatched.generate(prompt, 8, cache=types).tokens == text
     assert fractions[0] <= 32 / len(prompt)

@@ -31,8 +31,6 @@ FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
 TOLERANCE = 1e-4
 """With weights and cache in f32, the log-probabilities of two ways to decode differ by less."""
 
-"""The same if the cache is f16."""
-
 QUANTIZED = 0.05
 """The same for the embedded model, for labels that differ by more."""
 

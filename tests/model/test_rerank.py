@@ -7,14 +7,15 @@ token and applies the two layers of the head with numpy.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 import pytest
+from both_faces import check_cancelling_ends_calls
 from command import runner
 from tiny_files import write_bert, write_causal_reranker, write_reranker
 
@@ -206,26 +207,8 @@ def test_rerank_is_awaited_and_can_be_cancelled(
 ) -> None:
     face = AsyncModel.of(model)
     assert asyncio.run(face.rerank(QUERY, DOCUMENTS)) == model.rerank(QUERY, DOCUMENTS)
-    n_calls, has_begun = 0, threading.Event()
-    rerank = model.binding.rerank
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal n_calls
-        n_calls += 1
-        has_begun.set()
-        return rerank(*arguments)
-
-    monkeypatch.setattr(model.binding, "rerank", counted)
-
-    async def story() -> None:
-        task = asyncio.ensure_future(face.rerank(QUERY, ["a document"] * 100_000))
-        assert await asyncio.to_thread(has_begun.wait, 60)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(story())
-    assert n_calls < 1000
+    work = partial(face.rerank, QUERY, ["a document"] * 100_000)
+    check_cancelling_ends_calls(monkeypatch, model.binding, "rerank", work)
 
 
 def test_the_relevance_of_a_model_with_a_softmax_is_its_probability(

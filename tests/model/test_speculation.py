@@ -31,13 +31,8 @@ FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
 
 
 @pytest.fixture(scope="module")
-def model_path(random_model_path: Callable[..., Path]) -> Path:
-    return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
-
-
-@pytest.fixture(scope="module")
-def model(library: Library, model_path: Path) -> Iterator[Model]:
-    with Model(model_path, library=library, n_ctx=1024, n_threads=1, seed=5) as model:
+def model(library: Library, plain_path: Path) -> Iterator[Model]:
+    with Model(plain_path, library=library, n_ctx=1024, n_threads=1, seed=5) as model:
         yield model
 
 
@@ -74,14 +69,14 @@ def test_repeated_text_is_guessed_without_a_draft_model(tiny_model: Model) -> No
 
 
 @pytest.fixture
-def args(model: Model, model_path: Path) -> FfiStreamingGenerateArgs:
+def args(model: Model, plain_path: Path) -> FfiStreamingGenerateArgs:
     """Return arguments with drafts that are longer than one pull can return."""
     return generate_args(
         model,
         PROMPT,
         max_tokens=100,
         cache=FULL_PRECISION,
-        speculation=Speculation(max_tokens=80, drafter=model_path),
+        speculation=Speculation(max_tokens=80, drafter=plain_path),
     )
 
 
@@ -127,11 +122,11 @@ def test_the_runner_and_the_library_count_the_same_guesses(
 
 
 def test_verifier_events_match_the_tokens_and_statistics(tiny_model: Model) -> None:
-    model, model_path = tiny_model, tiny_model.path
+    model, plain_path = tiny_model, tiny_model.path
     binding, events, tokens, drafted = model.binding, list[VerifierEvent](), list[int](), 0
     binding.set_verifier_callback(model.session.ctx, events.append)
     # The drafter does not apply the penalty, so some guesses are wrong. The grammar never ends.
-    config = {"mtp_drafter_path": model_path, "repeat_penalty": 1.5, "gbnf_grammar": ENDLESS}
+    config = {"mtp_drafter_path": plain_path, "repeat_penalty": 1.5, "gbnf_grammar": ENDLESS}
     with opened(model, draft_max=4, **config) as stream:
         for _ in range(40):
             step = binding.next(stream)
@@ -158,13 +153,13 @@ def test_verifier_events_match_the_tokens_and_statistics(tiny_model: Model) -> N
 
 
 def test_a_stream_survives_an_exception_in_the_verifier_callback(
-    model: Model, model_path: Path
+    model: Model, plain_path: Path
 ) -> None:
     def complain(event: VerifierEvent) -> None:
         raise KeyError(len(event.accepted))
 
     binding = model.binding
-    with opened(model, draft_max=3, mtp_drafter_path=str(model_path)) as stream:
+    with opened(model, draft_max=3, mtp_drafter_path=str(plain_path)) as stream:
         binding.set_verifier_callback(model.session.ctx, complain)
         with pytest.raises(KeyError, match="3"):
             for _ in range(4):
@@ -202,12 +197,12 @@ def test_a_library_without_speculation_raises(tmp_path: Path) -> None:
 
 
 def test_the_command_line_writes_the_same_text_with_speculation(
-    library: Library, model_path: Path, capsys: pytest.CaptureFixture[str]
+    library: Library, plain_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    common = ["generate", "--model", str(model_path), "--library", str(library.path)]
+    common = ["generate", "--model", str(plain_path), "--library", str(library.path)]
     common += ["--threads", "1", "--prompt", PROMPT, "--max-tokens", "30"]
     texts = []
-    for more in ([], ["--draft-max", "4"], ["--draft-max", "4", "--drafter", str(model_path)]):
+    for more in ([], ["--draft-max", "4"], ["--draft-max", "4", "--drafter", str(plain_path)]):
         assert cli.main([*common, *more]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0].strip()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import gguf
-import httpx
 import numpy as np
 import pytest
+from served import ask
 from tiny_files import HIDDEN, WIDTH, TinyFile, write_bert
 
 from eliza_ffi.async_model import AsyncModel
@@ -178,11 +176,6 @@ def test_a_server_of_an_encoder_answers_embeddings_and_decisions(
         "decisions?predicate": {"model": "encoder", "input": "a parcel", "questions": [either]},
     }
 
-    async def scene(app: Any) -> list[httpx.Response]:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return [await client.post(f"/v1/{name}", json=body) for name, body in bodies.items()]
-
     with Model(path, library=library) as model:
         topics = QuestionSet(
             "topics", (TOPIC,), {"calibration": calibrate(model, TOPIC, labelled(40))}
@@ -190,7 +183,9 @@ def test_a_server_of_an_encoder_answers_embeddings_and_decisions(
         settings = ServeSettings("encoder", sets={"topics": topics})
         check_model(model, settings)
         app = make_app(AsyncModel.of(model), settings)
-        embedded, completed, decided, compared, refused = asyncio.run(scene(app))
+        embedded, completed, decided, compared, refused = ask(
+            app, *(("POST", f"/v1/{name}", body) for name, body in bodies.items())
+        )
         expected = model.embed("hi")
         answer = model.decide("a parcel", [asked])[0]
     assert embedded.json()["data"][0]["embedding"] == pytest.approx(expected.tolist(), abs=1e-5)
