@@ -299,14 +299,6 @@ def test_doctor_knows_the_extras_and_dependencies_of_pyproject() -> None:
     assert set(DEPENDENCIES) == needed
 
 
-def test_doctor_reports_missing_jinja2(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    out = run("doctor", code=1).out
-    assert "jinja2 missing" in out
-    assert "jinja2 cannot be imported: pip install jinja2" in out
-    assert "all is well" not in out
-
-
 @pytest.mark.parametrize("broken", ["{% for %}", "{{ messages[0].nothing.at_all }}"])
 def test_doctor_reports_a_chat_template_that_cannot_be_rendered(
     eliza: Run, broken: str, library: Library, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ import pytest
 from command import Run
 
 from eliza_ffi.decisions import Choice
+from eliza_ffi.evidence import Calibration
 from eliza_ffi.learning.labelling import interval
 from eliza_ffi.learning.metrics import mcnemar
 from eliza_ffi.model import Model
@@ -144,19 +145,35 @@ def test_two_wordings_and_a_table_are_asked_and_timed(run: Run, tiny_model: Mode
     assert "ms/row" in shown
 
 
-def test_two_calibrations_give_the_same_as_calibrate_compare(run: Run) -> None:
+@pytest.mark.parametrize("risk", [[], ["--risk", "0.4"]])
+def test_two_calibrations_give_the_same_as_calibrate_compare(
+    run: Run, tiny_model: Model, risk: list[str]
+) -> None:
     rows: list[list[Any]] = [
         [i, f"{TEXTS[i % 3]} {i}", "email" if i % 3 == 1 and i != 31 else "search", kind]
         for i, kind in enumerate(["chosen"] * 30 + ["random"] * 30)
     ]
     labels = write("labels.csv", ["row", "body", "wanted", "kind"], rows)
-    command = ["calibrate", labels, "--column", "body", *ASKED, "--output"]
-    run(*command, "old.json", "--method", "frequencies")
-    compared = [*command, "new.json", "--method", "head", "--compare", "old.json", "--json"]
-    expected = run(*compared).json["compared"]
+    command = ["calibrate", labels, "--column", "body", *ASKED]
+    cat = ["--ask", "Is it a cat?", *ASKED[2:]]
+    run(*command[:4], *cat, "--method", "frequencies", "--output", "old.json")
+    command += ["--method", "head", *risk, "--compare", "old.json", "--output", "new.json"]
+    expected = run(*command, "--json").json["compared"]
     found = run("compare", "old.json", "new.json", "--labels", labels, "--json").json
     assert found["questions"] == expected
-    assert expected["wanted"]["lost"] + expected["wanted"]["gained"] > 0
+    wanted = expected["wanted"]
+    assert wanted["lost"] + wanted["gained"] > 0
+    for side, path in (("before", "old.json"), ("after", "new.json")):
+        calibration = Calibration.load(path)
+        hits = [
+            tiny_model.decide(text, calibration.asked, calibration=calibration)[0].choice == right
+            for _, text, right, _ in rows[30:]
+        ]
+        assert wanted[side] == pytest.approx(sum(hits) / 30)
+    assert wanted["n"] == calibration.questions[0].n_examples == 30
+    out = run(*command).out
+    assert f"wanted, 30 random rows: accuracy {wanted['before']:.3f} (" in " ".join(out.split())
+    assert wanted["changed"][0]["place"] in out
 
 
 @pytest.mark.parametrize(

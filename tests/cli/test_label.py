@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from command import Run
 from eliza_ffi.learning.labelling import LabelCounts, status
 from eliza_ffi.learning.thresholds import certify, looks
 from eliza_ffi.library.loading import Library
-from eliza_ffi.tables.label_file import LabelFile
 
 ASKED = ["--ask", "What is wanted?", "--option", "search", "--option", "email", "--name", "wanted"]
 COMMAND = ["label", "in.csv", "--column", "body", "--output", "labels.csv", *ASKED]
@@ -193,32 +191,12 @@ def test_the_screen_says_what_the_labels_can_certify(n_wrong: int, n: int, expec
     assert expected in status(counts)
 
 
-def write_labels(*lines: str) -> None:
-    Path("labels.csv").write_text("\n".join(["row,body,wanted,kind", *lines, ""]), encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("1,something else,search,random", "label 1: row 1 of the table has another input now"),
-        ("99,search the web for cats 0,search,random", "expected the number of a row"),
-        ("1,search the web for cats 0,fax,random", "'fax' is none of the answers 'search', 'emai"),
-    ],
-)
-def test_a_file_that_does_not_match_the_table_is_left_alone(
-    run: Run, line: str, message: str
-) -> None:
-    write_labels(line)
-    before = Path("labels.csv").read_bytes()
-    assert message in " ".join(run(*COMMAND, code=1).err.split())
-    assert Path("labels.csv").read_bytes() == before
-
-
-def test_a_second_session_on_the_same_file_is_rejected(run: Run) -> None:
-    rows = {1: "search the web for cats 0"}
-    with closing(LabelFile(Path("labels.csv"), "body", {"wanted": ("search", "email")}, rows)):
-        err = " ".join(run(*COMMAND, code=1).err.split())
-    assert "another process is writing labels.csv" in err
+def test_a_file_that_does_not_match_the_table_is_left_alone(run: Run) -> None:
+    text = "row,body,wanted,kind\n1,something else,search,random\n"
+    Path("labels.csv").write_text(text, encoding="utf-8")
+    said = " ".join(run(*COMMAND, code=1).err.split())
+    assert "label 1: row 1 of the table has another input now" in said
+    assert Path("labels.csv").read_text(encoding="utf-8") == text
 
 
 def test_the_labels_cannot_replace_the_table_or_a_folder(run: Run) -> None:

@@ -13,7 +13,6 @@ from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.evidence import Calibration
-from eliza_ffi.learning.metrics import mcnemar
 from eliza_ffi.learning.pictures import load_matplotlib
 from eliza_ffi.model import Model
 from eliza_ffi.session.scoring import Scoring
@@ -364,61 +363,6 @@ def test_calibrate_accepts_a_table_without_answers(run: Run, tmp_path: Path) -> 
     assert question["rows"] == {**question["rows"], "n_rows": 12, "head": False}
     assert "learning without labels needs 60" in err
     assert not Calibration.load(file).questions[0].nll
-
-
-@pytest.mark.parametrize("risk", [[], ["--risk", "0.4"]])
-def test_a_new_wording_is_compared_with_the_old_one_on_random_rows(
-    run: Run, tiny_model: Model, risk: list[str]
-) -> None:
-    texts = ("search the web for cats", "write a mail to him", "find mails about cats")
-    lines = [
-        f"{i},{texts[i % 3]} {i},{'email' if i % 3 == 1 and i != 31 else 'search'},"
-        f"{'random' if i >= 30 else 'chosen'}"
-        for i in range(60)
-    ]
-    Path("labels.csv").write_text("\n".join(["row,body,wanted,kind", *lines]), encoding="utf-8")
-    options = ["--option", "search", "--option", "email", "--name", "wanted"]
-    command = ["calibrate", "labels.csv", "--column", "body"]
-    old = [*command, "--ask", "Is it a cat?", *options, "--method", "frequencies"]
-    run(*old, "--output", "old.json")
-    new = [*command, "--ask", "What is wanted?", *options, *risk]
-    new += ["--method", "head", "--compare", "old.json", "--output", "new.json"]
-    found = run(*new, "--json").json["compared"]["wanted"]
-    random = [line.split(",") for line in lines[30:]]
-    answered = []
-    for path in ("old.json", "new.json"):
-        calibration = Calibration.load(path)
-        decisions = [
-            tiny_model.decide(text, calibration.asked, calibration=calibration)
-            for _, text, *_ in random
-        ]
-        answered.append([decision[0].choice for decision in decisions])
-    right = [row[2] for row in random]
-    hits = [[a == b for a, b in zip(each, right, strict=True)] for each in answered]
-    assert (found["n"], found["before"], found["after"]) == (
-        30,
-        pytest.approx(sum(hits[0]) / 30),
-        pytest.approx(sum(hits[1]) / 30),
-    )
-    pairs = list(zip(*hits, strict=True))
-    gained, lost = pairs.count((False, True)), pairs.count((True, False))
-    assert gained and lost and found["p"] == pytest.approx(mcnemar(gained, lost))
-    assert Calibration.load("new.json").questions[0].n_examples == 30
-    expected = [
-        {
-            "place": f"labels.csv, line {32 + i}",
-            "right": b,
-            "before": a,
-            "after": c,
-            "input": row[1],
-        }
-        for i, (row, b, a, c) in enumerate(zip(random, right, *answered, strict=True))
-        if a != c
-    ]
-    assert found["changed"] == expected
-    out = run(*new).out
-    assert f"wanted, 30 random rows: accuracy {found['before']:.3f} (" in " ".join(out.split())
-    assert expected[0]["place"] in out
 
 
 @pytest.mark.parametrize(
