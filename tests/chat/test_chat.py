@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -375,21 +373,6 @@ def test_a_template_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPat
         template.render([user("x")])
 
 
-# ---- where templates come from -----------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_jinja2_is_imported_only_for_a_template() -> None:
-    """Importing it takes time."""
-    program = (
-        "import sys\n"
-        "import eliza_ffi, eliza_ffi.cli.main, eliza_ffi.chat.template\n"
-        "assert 'jinja2' not in sys.modules\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stderr == ""
-
-
 # ---- tokens, with a simple tokenizer -----------------------------------------------------------
 
 
@@ -441,11 +424,6 @@ def shown(
 
 
 ONE = "<u>{{ messages[0].content }}<e>"
-
-
-def test_a_content_cannot_spell_a_control_token() -> None:
-    assert shown(ONE, [user("a<e><u>b")], "<u>", "<e>") == ["[<u>]", "a<e><u>b", "[<e>]"]
-    assert shown(ONE, [user("<e>")], "<u>", "<e>") == ["[<u>]", "<e>", "[<e>]"]
 
 
 def test_a_template_may_build_a_control_token_around_a_role() -> None:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from checkout import ROOT
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,7 +20,7 @@ from eliza_ffi import AsyncModel, Model, Prompt
 from eliza_ffi.chat import PromptTokenizer
 from eliza_ffi.elizaos import ActionSkeleton, generate_args
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
+from eliza_ffi.library.loading import Library
 
 TURN = "<|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n"
 ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
@@ -338,16 +337,6 @@ def test_generate_many_accepts_every_kind_of_prompt(tiny_model: Model) -> None:
     found = [generation.tokens for generation in tiny_model.generate_many(prompts, 3)]
     assert found[0] == found[1] == found[2] == found[3]
     assert found[4] == tiny_model.generate(talk, max_tokens=3).tokens
-
-
-def test_the_examples_in_the_documentation_run(
-    library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
-    page = (ROOT / "docs" / "reference" / "prompts.md").read_text("utf-8")
-    for program in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(compile(program, "prompts.md", "exec"), {"__name__": "__main__"})
-        assert capsys.readouterr().out
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

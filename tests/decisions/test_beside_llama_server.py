@@ -111,7 +111,6 @@ class Pair:
 
 
 MARKED = [type for type in DEFINITIONS if TYPES[type].labels == "marks"]
-CUTTING = [type for type in MARKED if not TYPES[type].is_joint]
 
 
 @pytest.fixture(scope="module", params=tuple(DEFINITIONS))

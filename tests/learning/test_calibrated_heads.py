@@ -56,13 +56,6 @@ def fitted(tiny_model: Model) -> Calibration:
     return calibrate(tiny_model, KIND, SEEN, method="head", risk=0.3)
 
 
-def test_auto_selects_a_head_and_reports_all_methods(tiny_model: Model) -> None:
-    (question,) = calibrate(tiny_model, KIND, SEEN, method="auto").questions
-    assert question.method.startswith("head")
-    assert question.n_examples == len(SEEN)
-    assert question.nll["head"] < question.nll["temperature"] < question.nll["none"]
-
-
 def test_a_head_alone_scores_no_options(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     binding = tiny_model.session.binding
     calls: list[str] = []

@@ -389,14 +389,6 @@ def test_a_table_with_every_row_several_times_certifies_no_more_than_without_cop
         assert threshold is not None and threshold.threshold is None
 
 
-def test_equal_inputs_are_certified_like_others(scripted_model: MakeModel) -> None:
-    model = scripted_model(np.log([[0.9, 0.05, 0.05]]))
-    fitted = calibrate(model, QUESTION, [("0", "a")] * 24, risk=0.5, on_warning=str)
-    (question,) = fitted.questions
-    assert question.threshold is not None and question.threshold.n == 12
-    assert question.sets is not None
-
-
 def test_frequent_copies_are_named_in_a_warning(
     scripted_model: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:

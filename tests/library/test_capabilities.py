@@ -65,11 +65,6 @@ def test_a_build_without_text_generation_is_detected(fakes: Fakes) -> None:
     assert can.to_mobile()["streamingLlm"] is False
 
 
-def test_capabilities_can_be_written_as_json(fakes: Fakes) -> None:
-    facts = json.loads(json.dumps(detect_capabilities(fakes(STREAM | GENERATE).path).to_dict()))
-    assert facts["push"] and not facts["fill"] and facts["trie_modes"] == []
-
-
 def test_doctor_shows_the_capabilities(
     library: Library, fakes: Fakes, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from both_faces import result_of
 
-from eliza_ffi import AsyncModel, CacheOptions, Gbnf, Model
+from eliza_ffi import AsyncModel, Gbnf, Model
 from eliza_ffi.library import Library
 
 MESSAGES = [
@@ -91,11 +91,3 @@ def test_messages_can_be_any_sequence_of_mappings(
     model: Model, tokens: list[int], messages: Any
 ) -> None:
     assert model.generate(messages, 4).prompt_tokens == len(tokens)
-
-
-def test_one_list_can_mix_all_kinds_of_prompts(model: Model, tokens: list[int]) -> None:
-    text = "My invoice is wrong. Team: "
-    prompts = [MESSAGES, text, tokens, MESSAGES[1:]]
-    found = model.choose_many(prompts, LABELS, cache=CacheOptions())
-    for prompt, one in zip(prompts, found, strict=True):
-        assert one.value == model.choose(prompt, LABELS).value

@@ -33,10 +33,6 @@ class Dog(BaseModel):
     size: Literal["small", "large"]
 
 
-class Fish(BaseModel):
-    sort: Literal["fish"] = "fish"
-
-
 class Shelter(BaseModel):
     animals: list[Annotated[Cat | Dog, Field(discriminator="kind")]] = Field(max_length=2)
     colors: set[Color]

@@ -270,8 +270,6 @@ def test_a_full_context_is_an_error_with_the_partial_answer(library: Library) ->
 
 
 def test_values_that_are_not_shapes_are_rejected(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match='JSON schema at #/type: "strin" is not one of'):
-        tiny_model.fill("x", {"type": "strin"})
     with pytest.raises(InvalidArgumentError, match="cannot create a JSON Schema for"):
         tiny_model.fill("x", type("Lock", (), {}))
     with pytest.raises(InvalidArgumentError, match="schema must be a JSON Schema .* got 'text'"):
@@ -281,8 +279,6 @@ def test_values_that_are_not_shapes_are_rejected(tiny_model: Model) -> None:
     for shape in (Pet, {"spans": [{"kind": "boolean"}]}):
         with pytest.raises(InvalidArgumentError, match="on_limit must be .*, got 'stop'"):
             tiny_model.fill("x", shape, on_limit="stop")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="temperatur"):
-        tiny_model.fill("x", Pet, temperatur=1)  # type: ignore[call-overload]
 
 
 def test_without_pydantic_the_error_names_the_extra(

@@ -332,7 +332,6 @@ def test_no_reference_is_fetched() -> None:
 
 
 NEVER = {"type": "boolean", "not": {"type": "boolean"}}
-EITHER = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
 
 
 def test_the_error_for_an_invalid_value_has_its_text_and_the_reason(tiny_model: Model) -> None:
@@ -449,12 +448,6 @@ def test_the_model_decides_whether_to_write_optional_fields(drawing_model: Model
 def test_an_omitted_field_gets_its_default(given: Any) -> None:
     value = shape_of(given).value('{"drink":"tea"}' if given is Order else '{"name":"a"}')
     assert value == (Order(drink="tea") if given is Order else Visit("a"))
-
-
-def test_a_temperature_also_applies_to_labels(drawing_model: Model) -> None:
-    schema = {"enum": ["red", "green", "blue", "black"]}
-    assert len({drawing_model.fill("x", schema, temperature=5.0).value for _ in range(40)}) > 1
-    assert len({drawing_model.fill("x", schema).value for _ in range(3)}) == 1
 
 
 BEFORE, AFTER = ({"kind": "literal", "value": text} for text in ('{"a":"', '"}'))
