@@ -139,7 +139,7 @@ class QuestionPlan:
         self._features = hidden.features
         self._only_compares = only_compares(session)
         self._readers: dict[int, FeatureReader] = {}  # of the questions with hidden states
-        self._apart = False  # whether the inputs of all questions are read together
+        self._apart = False  # whether each pooling has a prompt of its own
         self._groups: list[list[QuestionPrompt]] = []
         self._embeds = [any(f.pooling == "embedding" for f in each) for each in hidden.features]
         self._compared: list[Compared | None] = [
