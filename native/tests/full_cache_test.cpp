@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine_parts.h"
+#include "mtp_test_model.h"
 
 namespace eliza::test {
 namespace {
@@ -69,12 +70,13 @@ private:
 
 class FullCache : public EngineParts, public testing::WithParamInterface<bool> {
 protected:
-    std::shared_ptr<Decoder> small_decoder() {
+    std::shared_ptr<Decoder> small_decoder() { return small_decoder(model); }
+    std::shared_ptr<Decoder> small_decoder(const std::shared_ptr<Model> & of) const {
         Options small = options;
         small.n_ctx = small_cache;
         small.n_slots = 6;
         small.share_passes = GetParam();
-        return std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(1), small,
+        return std::make_shared<Decoder>(of, std::make_shared<ComputeThreads>(1), small,
                                          DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     }
 
@@ -154,6 +156,25 @@ TEST_P(FullCache, TokensThatAreFoundAgainCountOnce) {
                         longer.size());  // do not fit: the stream loses the common tokens, and finds them again
     third.logits();
     EXPECT_EQ(third.counts().prompt_tokens_reused, 100);
+}
+
+// The cells of a common beginning are not shared if a stream was restored, or by a recurrent model.
+TEST_P(FullCache, AnotherStreamCanHoldTheBeginningInCellsOfItsOwn) {
+    const std::shared_ptr<Model> recurrent = Model::load(mtp_model_path({"qwen35", MtpHead::random}), {});
+    for (const size_t n_held : {95, 100}) {  // the beginning, and more
+        std::vector<llama_token> held(95, 40), longer(180, 50);
+        std::copy(held.begin(), held.end(), longer.begin());
+        held.resize(n_held, 60);
+        for (const std::shared_ptr<Model> & of : {model, recurrent}) {
+            const std::shared_ptr<Decoder> small = small_decoder(of);
+            Sequence first(small, {}, cancelled), second(small, {}, cancelled), third(small, {}, cancelled);
+            first.append(held.data(), held.size());
+            second.restore_state(held, first.copy_state());
+            third.append(longer.data(), longer.size());
+            third.logits();
+            EXPECT_EQ(third.counts().forward_passes, 1);
+        }
+    }
 }
 
 TEST_P(FullCache, AWaitingStreamCanBeCancelled) {

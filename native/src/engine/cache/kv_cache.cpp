@@ -213,6 +213,14 @@ size_t KvCache::n_needed_cells(const Slot & slot, const llama_token * text, size
     return n_cells;
 }
 
+size_t KvCache::n_wanted_elsewhere(const Slot & slot) const {
+    size_t n_cells = 0;
+    for (const Slot & other : slots_.all()) {
+        n_cells += &other != &slot ? std::min<size_t>(other.cached.size(), other.n_wanted) : 0;
+    }
+    return n_cells;
+}
+
 // ---- Parking --------------------------------------------------------------------------------------
 
 // Returns false if there is not enough memory; the slot is then unchanged.

@@ -69,9 +69,12 @@ public:
     // Removes all tokens of a slot. Its stream decodes them again, or has them restored, when it needs them.
     void evict(Slot & slot);
 
-    // Returns how many cells the open streams need if this slot holds `n` tokens of `text`. Texts with the same
-    // beginning share cells.
+    // Returns how many cells the open streams need if this slot holds `n` tokens of `text`, and texts with the same
+    // beginning share cells. They may need more: a recurrent model shares none, and a restored text has its own.
     size_t n_needed_cells(const Slot & slot, const llama_token * text, size_t n) const;
+
+    // Returns how many cells other slots hold for the open streams, if no cells are shared.
+    size_t n_wanted_elsewhere(const Slot & slot) const;
 
     // The number of parked tokens, at most the number of cells. Safe from any thread.
     size_t n_parked() const { return n_parked_.load(std::memory_order_relaxed); }

@@ -92,10 +92,11 @@ struct PassRequest {
     // ---- State of PassScheduler, used by the thread that runs passes ----------------------------
 
     bool is_prepared = false;
-    bool is_suspended = false;  // its tokens have left the full cache, and it waits until there is room
-    size_t n_reached = 0;       // the most tokens that its slot has held; those that it lost do not count again
-    size_t n_matched = 0;       // tokens that the cache held when the request was prepared
-    size_t n_to_decode = 0;     // tokens that it did not hold
+    bool is_suspended = false;    // its tokens have left the full cache, and it waits until there is room
+    size_t n_refused = SIZE_MAX;  // alone in a pass, it had no room beside so many tokens of other streams
+    size_t n_reached = 0;         // the most tokens that its slot has held; those that it lost do not count again
+    size_t n_matched = 0;         // tokens that the cache held when the request was prepared
+    size_t n_to_decode = 0;       // tokens that it did not hold
 
     // The request's part of the current pass.
     struct Part {

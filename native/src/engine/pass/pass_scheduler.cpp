@@ -142,8 +142,10 @@ bool PassScheduler::has_room_for(const PassRequest & request) const {
     constexpr size_t spare = 16;  // cells for each stream
     const size_t n_streams = static_cast<size_t>(cache_.slots().n_taken());
     const size_t n_needed = cache_.n_needed_cells(request.slot, request.text, request.n_text) + request.n_nodes();
-    const bool is_only_one = n_needed == request.n_text + request.n_nodes();
-    return is_only_one || n_needed + spare * n_streams <= llama_n_ctx(runner_.context());
+    const bool holds_all = n_needed == request.n_text + request.n_nodes();  // of what the other streams need
+    const bool seems_to_fit = holds_all || n_needed + spare * n_streams <= llama_n_ctx(runner_.context());
+    const size_t n_elsewhere = cache_.n_wanted_elsewhere(request.slot);
+    return n_elsewhere == 0 || (n_elsewhere < request.n_refused && seems_to_fit);
 }
 
 // First the request that has waited longest, if there is room for all of it. Then all requests that need no more than
@@ -310,9 +312,11 @@ void PassScheduler::give_up_cells(Requests & members) {
     } else if (Slot * other = cache_.slots().last_opened(loser.slot);
                other != nullptr && other->opened > loser.slot.opened) {
         cache_.evict(*other);
-    } else if (members.size() > 1 || cache_.n_needed_cells(loser.slot, loser.text, loser.n_text) > loser.n_text) {
+    } else if (const size_t n_elsewhere = cache_.n_wanted_elsewhere(loser.slot);
+               members.size() > 1 || n_elsewhere > 0) {
         loser.is_suspended = true;
         loser.is_prepared = false;
+        loser.n_refused = members.size() > 1 ? SIZE_MAX : n_elsewhere;
         cache_.evict(loser.slot);
         members.erase(last);
     } else {
