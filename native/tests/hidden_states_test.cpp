@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "engine/pass/layer_rows.h"
+#include "engine/pass/pass_runner.h"
 #include "test_model.h"
 #include "test_session.h"
 
@@ -144,6 +145,33 @@ TEST_F(HiddenStates, OfOneLayerLeaveNothingWrongInTheCache) {
         prefill(stream, prompt);
         EXPECT_EQ(pull(stream, 12).tokens, expected) << "layer " << layer;
     }
+}
+
+TEST_F(HiddenStates, AreReadBesideALabelThatNeedsNoPass) {
+    const ChoicesHandle only = prepare(context, {{340, 341}});
+    Decide made = request(prompt, all_layers(), {prompt.size() - 1, prompt.size()});
+    made.endings = {{nullptr, 0, only.get()}};
+    made.legal.resize(1);
+    ASSERT_EQ(made.call(context), 1) << made.error.text();
+    expect_near(made.states, reference(prompt, all_layers(), 1));
+}
+
+// A tree may have as many rows of logits as fit into the memory for them. The last layer's state needs one more row.
+TEST_F(HiddenStates, AreReadBesideTheLargestTree) {
+    constexpr size_t n_labels = 48;
+    const auto n_rows = static_cast<size_t>(PassRunner::max_rows(*model));
+    const std::string size = std::to_string(n_rows + 1024);
+    context = create({{"n_threads", "1"}, {"n_batch", size}, {"n_ctx", size}}, f32_model_path());
+    Leaves leaves;
+    for (size_t i = 0; i < n_labels; ++i) {
+        leaves.emplace_back(n_rows / n_labels + 3, static_cast<int32_t>(300 + i));
+    }
+    const ChoicesHandle labels = prepare(context, leaves);
+    Decide made = request(prompt, {n_layers}, {prompt.size() - 1, prompt.size()});
+    made.endings = {{nullptr, 0, labels.get()}};
+    made.joint.resize(n_labels);
+    ASSERT_EQ(made.call(context), static_cast<int32_t>(n_labels)) << made.error.text();
+    expect_near(made.states, reference(prompt, {n_layers}, 1));
 }
 
 TEST_F(HiddenStates, ErrorsNameTheArgument) {

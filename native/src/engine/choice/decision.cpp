@@ -40,7 +40,8 @@ std::vector<EndingScores> decide(Sequence & sequence, const Options & options, c
         sequence.decode(options.restricts_head() ? Rows::some : Rows::whole, progress);
     }
     std::vector<EndingScores> scores = score_endings(sequence, options, decision.endings, decision.wanted);
-    if (means) {
+    if (states) {
+        states->complete();  // one label alone needs no pass
         means->write();
     }
     return scores;

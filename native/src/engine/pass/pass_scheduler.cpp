@@ -167,7 +167,7 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
         const size_t rows = request.n_rows_of(part.begin, request.n_text, /*is_last=*/true);
         part.is_last = n_tokens + request.n_left() + request.n_nodes() <= room &&
                        n_lanes + lanes <= cache_.n_free_lanes() &&
-                       (rows <= free_rows || (n_rows == 0 && !request.wants_output_states));
+                       (rows <= free_rows || (n_rows == 0 && rows == request.n_all_rows()));
         // Tokens whose logits are wanted stay together.
         part.n = part.is_last ? request.n_left()
                               : std::min(room - std::min(room, n_tokens), request.n_left() - request.n_rows);

@@ -71,6 +71,12 @@ public:
     public:
         States(Sequence & sequence, size_t from, const std::vector<int32_t> & layers, OnState on_state);
         ~States() { sequence_.states_ = nullptr; }
+        // Decodes the tokens whose states no pass has reported.
+        void complete() {
+            if (from_ < end_) {
+                sequence_.decode(Rows::some);
+            }
+        }
         States(const States &) = delete;
         States & operator=(const States &) = delete;
 
