@@ -298,6 +298,24 @@ TEST(Endings, OfADecisionCanBeCancelledAtAnyMoment) {
     EXPECT_GT(n_answered, 0);
 }
 
+TEST(Endings, OfARecurrentModelAreScoredWhileOthersFillTheCache) {
+    const ContextHandle context =
+        create({{"n_ctx", "256"}, {"n_threads", "1"}, {"n_slots", "3"}}, mtp_model_path({"qwen35", MtpHead::random}));
+    const std::vector<Question> questions = {{{}, {{340, 341, 342}, {340, 343, 344}}}, {{300}, {{340}, {341}}}};
+    const Endings asked = endings_of(context, questions);
+    std::vector<std::thread> threads;
+    for (int32_t i = 0; i < 3; ++i) {
+        threads.emplace_back([&, i] {
+            for (int32_t round = 0; round < 20; ++round) {
+                Decide made{Tokens(static_cast<size_t>(80 + 10 * i), 400 + 3 * round + i), {}, {}, asked.endings};
+                made.legal.resize(4);
+                EXPECT_EQ(made.call(context), 4) << made.error.text();
+            }
+        });
+    }
+    for (std::thread & thread : threads) thread.join();
+}
+
 TEST(Endings, ThatDoNotFitOnePassFollowInTheNext) {
     const ContextHandle small = make_context("auto", f32_model_path(), "32"), large = make_context("auto");
     std::mt19937 random{7};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "error.h"
+
 namespace eliza {
 
 void PathReader::read(const std::vector<TokenPath> & paths, const NeedsWhole & needs_whole, const Take & take) {
@@ -98,7 +100,13 @@ void PathReader::read_one_by_one(Job & job) {
         job.on_row(path, LogitsRow(sequence_.logits()));
         if (puts_back) {
             remove_paths();
-            sequence_.restore_state(prompt, state);
+            try {
+                sequence_.restore_state(prompt, state);
+            } catch (const Error & error) {  // other streams fill the cache: the next path decodes the prompt again
+                if (error.status() == ELIZA_ERR_CANCELLED) {
+                    throw;
+                }
+            }
         }
     }
     const bool reference = options_.strategy == Strategy::token_by_token;
