@@ -298,6 +298,26 @@ TEST(Endings, OfADecisionCanBeCancelledAtAnyMoment) {
     EXPECT_GT(n_answered, 0);
 }
 
+TEST(Endings, OfADecisionThatWaitsForASlotCanBeCancelled) {
+    const ContextHandle context = create({{"n_slots", "1"}, {"slot_wait_ms", "60000"}}, f32_model_path());
+    const std::vector<Question> questions = {{{}, {{340}, {341}}}};
+    const Endings asked = endings_of(context, questions);
+    const StreamHandle other = open(context, full_precision_config());
+    for (const bool is_set : {true, false}) {
+        Decide made{prompt, {}, {}, asked.endings};
+        made.legal.resize(2);
+        made.prepare();
+        std::thread canceller([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            EXPECT_EQ(eliza_inference_cancel_decide(context.get(), &made.request), 0);
+        });
+        if (is_set) canceller.join();
+        EXPECT_EQ(eliza_inference_decide(context.get(), &made.request, made.error.out()), ELIZA_ERR_CANCELLED)
+            << made.error.text();
+        if (canceller.joinable()) canceller.join();
+    }
+}
+
 TEST(Endings, OfARecurrentModelAreScoredWhileOthersFillTheCache) {
     const ContextHandle context =
         create({{"n_ctx", "256"}, {"n_threads", "1"}, {"n_slots", "3"}}, mtp_model_path({"qwen35", MtpHead::random}));

@@ -68,8 +68,8 @@ TEST_F(PassQueues, NobodyWaitsForTheCallbackOfACancelledRequest) {
 
 TEST_F(PassQueues, LogitsGoBeforeTexts) {
     auto & slots = small_batches->cache().slots();
-    Slot & slot_of_text = slots.acquire({});
-    Slot & slot_of_logits = slots.acquire({});
+    Slot & slot_of_text = slots.acquire({}, cancelled);
+    Slot & slot_of_logits = slots.acquire({}, cancelled);
     const std::vector<llama_token> tokens(3, 20);
     StreamCounts added{};
     PassRequest text(slot_of_text, cancelled, added), logits(slot_of_logits, cancelled, added);

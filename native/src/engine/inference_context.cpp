@@ -237,6 +237,7 @@ void InferenceContext::embed_tokens(const llama_token * tokens, const int32_t * 
 
 std::vector<EndingScores> InferenceContext::decide(DecisionRequest request) {
     RunningCall call(*this, request.cancelled);
+    call.cancelled.throw_if_set();  // before the model is loaded
     const DecoderSettings settings{request.kv_types};
     std::shared_ptr<Decoder> decoder;
     Options options;
@@ -270,6 +271,7 @@ void InferenceContext::cancel_decision(int32_t & cancelled) {
         }
     }
     for (const auto & [settings, known] : decoders_) {
+        known.decoder->cache().slots().wake_cancelled();
         known.decoder->queue().wake_cancelled();
     }
 }

@@ -13,7 +13,7 @@ SlotTable::SlotTable(int32_t n_slots, int32_t n_kept) : n_slots_(n_slots) {
     }
 }
 
-Slot & SlotTable::acquire(const SlotWish & wish) {
+Slot & SlotTable::acquire(const SlotWish & wish, CancelFlag & cancelled) {
     if (wish.id < -1 || wish.id >= size()) {
         throw invalid_argument("slot_id: expected -1 (any) or 0 to " + std::to_string(size() - 1) +
                                " (option n_slots), got " + std::to_string(wish.id));
@@ -24,9 +24,10 @@ Slot & SlotTable::acquire(const SlotWish & wish) {
     // Earlier requests go first, unless they wait for a different slot.
     const auto is_my_turn = [&] {
         chosen = find_free(wish);
-        return is_closed_ || (chosen != nullptr && std::none_of(waiting_.begin(), place, [&](const SlotWish * earlier) {
-                                  return earlier->id == -1 || earlier->id == chosen->id;
-                              }));
+        return is_closed_ || cancelled.is_set() ||
+               (chosen != nullptr && std::none_of(waiting_.begin(), place, [&](const SlotWish * earlier) {
+                    return earlier->id == -1 || earlier->id == chosen->id;
+                }));
     };
     const bool has_it = released_.wait_for(lock, wish.most_wait, is_my_turn);
     waiting_.erase(place);
@@ -34,6 +35,7 @@ Slot & SlotTable::acquire(const SlotWish & wish) {
     if (is_closed_) {
         throw invalid_argument("the context is destroyed");
     }
+    cancelled.throw_if_set();
     if (!has_it) {
         const std::string waited =
             wish.most_wait.count() > 0 ? " after " + std::to_string(wish.most_wait.count()) + " ms" : "";
@@ -76,6 +78,12 @@ void SlotTable::release(Slot & slot) {
     const std::lock_guard<std::mutex> lock(mutex_);
     slot.is_taken_ = false;
     slot.last_used_ = ++clock_;
+    released_.notify_all();
+}
+
+void SlotTable::wake_cancelled() {
+    // Under the lock: a thread that has just looked at its flag and does not wait yet would miss the notification.
+    const std::lock_guard<std::mutex> lock(mutex_);
     released_.notify_all();
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "cancel_flag.h"
 #include "llama.h"
 
 namespace eliza {
@@ -67,8 +68,12 @@ public:
 
     // Takes the requested slot. With id -1 it takes the free slot with the requested name; otherwise a slot that was
     // never used; otherwise the least recently used slot. If no suitable slot is free, waits in the order of arrival.
-    // Throws an Error (ELIZA_ERR_BUSY) when the wait exceeds the limit, or an Error if the slot does not exist.
-    Slot & acquire(const SlotWish & wish);
+    // Throws an Error (ELIZA_ERR_BUSY) when the wait exceeds the limit, or an Error if the slot does not exist or
+    // `cancelled` is set.
+    Slot & acquire(const SlotWish & wish, CancelFlag & cancelled);
+
+    // Makes the waiting calls of acquire() look at their cancel flags.
+    void wake_cancelled();
     void release(Slot & slot);
 
     // Makes all waiting and future calls of acquire() fail with an Error.

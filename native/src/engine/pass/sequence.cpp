@@ -5,7 +5,7 @@
 namespace eliza {
 
 Sequence::Sequence(std::shared_ptr<Decoder> decoder, const SlotWish & slot, CancelFlag & cancelled)
-    : decoder_(std::move(decoder)), slot_(decoder_->cache().slots().acquire(slot)), cancelled_(cancelled) {}
+    : decoder_(std::move(decoder)), slot_(decoder_->cache().slots().acquire(slot, cancelled)), cancelled_(cancelled) {}
 
 Sequence::~Sequence() {
     decoder_->queue().leave(slot_);
