@@ -137,7 +137,12 @@ class SetLearner:
 
     def stored(self, question: int, answer: Any) -> str:
         """Return an answer as the file has it; raise if it is not possible. None = none fits."""
-        return "" if answer is None else text_of(right_answer(self.questions[question], answer))
+        if answer is None:
+            return ""
+        right = right_answer(self.questions[question], answer)
+        if right is None:  # an empty cell of a table has no answer
+            raise InvalidArgumentError(f"expected an option, or null if none fits, got {answer!r}")
+        return text_of(right)
 
     def add(self, label: Label, question: int = 0) -> bool:
         """Store the answer of a label to a question, and return whether the input had a label."""

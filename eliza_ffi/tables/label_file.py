@@ -17,6 +17,7 @@ from ..errors import InvalidArgumentError
 from .decider import input_of
 from .rows import InputTable
 from .store import lock
+from .text_tables import csv_reader
 
 MAX_ROWS = 1000
 """The maximum number of rows to label, drawn at random from a table."""
@@ -94,8 +95,10 @@ class LabelFile:
         try:
             lock(self._file, path)
             self._begin([ROW, column, question, *others, KIND])
-        except BaseException:
+        except BaseException as error:
             self._file.close()
+            if isinstance(error, csv.Error):
+                raise InvalidArgumentError(f"{path} is malformed: {error}") from None
             raise
 
     def close(self) -> None:
@@ -145,7 +148,7 @@ class LabelFile:
         self._file.seek(0)
         lines = self._file.readall().decode("utf-8", "surrogateescape").split("\n")
         lines = [f"{line}\n" for line in lines[:-1]]  # without the part of a line at the end
-        reader = csv.reader(lines)
+        reader = csv_reader(lines)
         begin = n_lines = 0
         for cells in reader:
             text = "".join(lines[n_lines : reader.line_num])
@@ -201,8 +204,9 @@ class LabelFile:
 
     def _write(self, cells: Sequence[object]) -> None:
         line = io.StringIO(newline="")
-        csv.writer(line, lineterminator="\n").writerow(cells)
-        data = line.getvalue().encode("utf-8")
+        # Before Python 3.13, a cell with a carriage return is quoted only if lines end with one.
+        csv.writer(line, lineterminator="\r\n").writerow(cells)
+        data = f"{line.getvalue()[:-2]}\n".encode()
         if self._file.write(data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         os.fsync(self._file.fileno())

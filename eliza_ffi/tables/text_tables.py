@@ -11,10 +11,13 @@ import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgumentError
 from .rows import TableRow, check_distinct, check_unchanged, is_unicode
+
+if TYPE_CHECKING:
+    from _csv import _reader as CsvReader  # noqa: N812
 
 MAX_BYTES = 64 * 2**20
 """The maximum length in bytes of a line, and of a CSV field, which may span several lines."""
@@ -154,10 +157,15 @@ class CsvTable:
             header = [name or f"column {n}" for n, name in enumerate(header, 1)]
         return header
 
-    def _reader(self, lines: Lines) -> Iterator[list[str]]:
-        # The limit is global to the process, and other code may have set a higher one.
-        csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
-        return csv.reader(lines, delimiter=self.delimiter, strict=True)
+    def _reader(self, lines: Lines) -> CsvReader:
+        return csv_reader(lines, delimiter=self.delimiter, strict=True)
+
+
+def csv_reader(lines: Iterable[str], **more: Any) -> CsvReader:
+    """Return a reader of CSV whose fields may have :data:`MAX_BYTES`."""
+    # The limit is global to the process, and other code may have set a higher one.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
+    return csv.reader(lines, **more)
 
 
 class JsonlTable:

@@ -126,6 +126,8 @@ def test_the_input_of_an_answer_is_named_by_its_id(app: Any, path: Path) -> None
         ({"model": "other"}, "model: expected a set that learns, 'tickets'; got 'other'"),
         ({"question": "urgent"}, "question: expected one of 'team', got 'urgent'"),
         ({"answer": "sales"}, "answer: expected one of 'billing', 'technical', got 'sales'"),
+        ({"answer": ""}, "answer: expected an option, or null if none fits, got ''"),
+        ({"answer": " "}, "answer: expected an option, or null if none fits, got ' '"),
         ({"id": "x"}, "expected exactly one of input, id and row"),
         ({"input": None}, "expected exactly one of input, id and row"),
         ({"input": None, "row": 1}, "row: the server's table has no row 1 to label"),

@@ -192,6 +192,25 @@ def test_a_line_of_an_unknown_kind_is_rejected(path: Path) -> None:
         opened(path)
 
 
+def test_every_text_is_read_again_as_it_was(tmp_path: Path) -> None:
+    """A carriage return was not quoted, and a field of more than 131,072 characters not read."""
+    path, limit = tmp_path / "labels.csv", csv.field_size_limit(2**17)
+    texts = ["a\rb", "\r", "a\r\nb", "\n", " a ", '"', "\x85\u2028", "x" * 2**18]
+    try:
+        file = opened(path)
+        for text in texts:
+            file.add(Label(None, "yes", "chosen", text))
+        file.close()
+        again = opened(path)
+    finally:
+        csv.field_size_limit(limit)
+    assert [each.input for each in again.labels] == texts
+    again.close()
+    path.write_bytes(path.read_bytes() + b",a\rb,yes,chosen\n")
+    with pytest.raises(InvalidArgumentError, match=r"labels\.csv is malformed: new-line"):
+        opened(path)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on the size of files")
 def test_a_label_that_is_written_in_part_leaves_no_trace(path: Path) -> None:
     import resource
