@@ -341,12 +341,27 @@ class DecisionUsage:
         The number of forward passes; -1 if the library does not count them.
     seconds : float
         The time from the call to the answers.
+    reasoning_tokens : int
+        The tokens that the model wrote before it answered. With ``think=``, the other counts
+        include the reasoning and its prompt.
     """
 
     input_tokens: int
     cached_tokens: int
     forward_passes: int
     seconds: float
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: DecisionUsage) -> DecisionUsage:
+        """Return the cost of both."""
+        passes = (self.forward_passes, other.forward_passes)
+        return DecisionUsage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            -1 if min(passes) < 0 else sum(passes),
+            self.seconds + other.seconds,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -600,7 +600,7 @@ def read_inputs(
 
 def decision_of(plan: CascadePlan, readings: Sequence[Reading]) -> Decision[Any]:
     """Return the decision after some sources."""
-    usage = reduce(_sum, (each.usage for each in readings))
+    usage = sum((each.usage for each in readings), NO_USAGE)
     return plan.decision([each.said for each in readings], usage, readings[-1].reasoning)
 
 
@@ -622,13 +622,3 @@ def _source(source: Any) -> ModelSource | FunctionSource:
     if callable(source):
         return FunctionSource(source)
     raise wrong("each of sources", "a model, a pair of a model and settings, or a function", source)
-
-
-def _sum(a: DecisionUsage, b: DecisionUsage) -> DecisionUsage:
-    n_passes = (a.forward_passes, b.forward_passes)
-    return DecisionUsage(
-        a.input_tokens + b.input_tokens,
-        a.cached_tokens + b.cached_tokens,
-        -1 if min(n_passes) < 0 else sum(n_passes),
-        a.seconds + b.seconds,
-    )

@@ -13,12 +13,13 @@ So all questions share one reasoning, and their probabilities are conditional on
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..chat.template import Messages
-from ..decisions.answers import Decision
+from ..decisions.answers import Decision, DecisionUsage
 from ..decisions.prompts import input_text
 from ..errors import NoChatTemplateError
 from ..session.requests import generate_request
@@ -92,15 +93,17 @@ def _runs(
     on_scores: OnScores | None = None,
 ) -> Generator[Run[Any], Any, Decision]:
     with_mass = doubts is not None and doubts.wants_mass()
-    text = None
+    thought, begin = None, time.perf_counter()
     if plan.settings.think:
-        text = (yield reasoning_run(session, input, plan)).text
-        input = with_reasoning(input, text)
+        thought = yield reasoning_run(session, input, plan)
+        input = with_reasoning(input, thought.text)
+        n_read = thought.n_prompt, thought.n_cached, thought.n_passes
+        spent = DecisionUsage(*n_read, time.perf_counter() - begin, thought.n_generated)
     decision, masses = yield from plan.runs(
         session, input, at_once, with_mass=with_mass, on_scores=on_scores
     )
-    if text is not None:
-        decision = replace(decision, reasoning=text)
+    if thought is not None:
+        decision = replace(decision, reasoning=thought.text, usage=decision.usage + spent)
     if doubts is not None:
         doubts.add(decision, masses)
     return decision

@@ -262,7 +262,9 @@ async def _answered(
 ) -> dict[str, Any]:
     decision, more = await _decide(request, known, input, context, waited, id)
     answers = [decisions_answer(answer) for answer in decision.answers]
-    usage = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
+    cost = decision.usage
+    n_thoughts = cost.reasoning_tokens
+    usage = token_usage(cost.input_tokens, cost.cached_tokens, n_thoughts, n_thoughts)
     return {"answers": answers, "usage": usage, **more}
 
 
@@ -330,7 +332,8 @@ async def _systemone(request: SystemoneRequest, context: RequestContext) -> dict
         name_of(answer.name, i): systemone_answer(answer)
         for i, answer in enumerate(decision.answers)
     }
-    usage = {"input_tokens": decision.usage.input_tokens, "output_tokens": 0}
+    cost = decision.usage
+    usage = {"input_tokens": cost.input_tokens, "output_tokens": cost.reasoning_tokens}
     return {"answers": answers, "usage": usage, **more}
 
 
@@ -368,7 +371,8 @@ async def _decide(
     # The questions of a request would add series without a limit.
     name = None if request.questions else question_set.name
     context.metrics.count_decision(questions, decision, name)
-    context.count_tokens(decision.usage.input_tokens, decision.usage.cached_tokens)
+    cost = decision.usage
+    context.count_tokens(cost.input_tokens, cost.cached_tokens, cost.reasoning_tokens)
     if question_set.name in context.learners:
         context.learners[question_set.name].remember(id or context.record.id, input_text(input))
     more: dict[str, Any] = {"model": question_set.name}

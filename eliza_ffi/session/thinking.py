@@ -113,6 +113,8 @@ class Reasoning:
     n_prompt, n_cached, n_generated : int
         The number of tokens of the prompt, how many of them were reused from the KV cache, and the
         number of tokens of the reasoning.
+    n_passes : int
+        The number of forward passes; -1 if the library does not count them.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Reasoning:
         self._prompt = _opened(session, list(generation.prompt_tokens), self._format)
         self.text, self.tokens = "", self._prompt
         self.n_prompt, self.n_cached, self.n_generated = len(self._prompt), 0, 0
+        self.n_passes = -1
         self._request = Request(
             prompt_tokens=self._prompt,
             max_tokens=n_tokens,
@@ -162,7 +165,9 @@ class Reasoning:
         self.text = writing.text.strip()
         end = read(self._format.end, False, True)
         self.tokens = [*self._prompt, *read(self.text, False, False), *end]
-        self.n_cached = writing.stats.prompt_tokens_reused if writing.stats else 0
+        if writing.stats:
+            self.n_cached = writing.stats.prompt_tokens_reused
+            self.n_passes = writing.stats.forward_passes
         self.n_generated = len(writing.tokens)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -243,6 +244,12 @@ def test_sets_with_a_calibration_do_not_think(folder: Path, app_of: Callable[...
         answers = [post(app, DECISIONS, {"model": name, "input": "hi"}) for _ in range(2)]
         assert all(each.status_code == 200 for each in answers)
         assert sum("reasoning" in each.json() for each in answers) == n_thought
+        for each in answers:
+            usage = each.json()["usage"]
+            n_tokens = usage["output_tokens_details"]["reasoning_tokens"]
+            assert usage["output_tokens"] == n_tokens and (n_tokens > 0) == (n_thought > 0)
+    (metrics,) = ask(app, ("GET", "/metrics", None))
+    assert re.search(r'^eliza_tokens_total{source="generated"} [1-9]', metrics.text, re.M)
 
 
 @pytest.mark.parametrize(

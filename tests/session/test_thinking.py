@@ -228,3 +228,16 @@ def test_pieces_of_the_reasoning_are_yielded_before_the_answer(tiny_model: Model
     assert "".join(pieces) == found.reasoning == told[0].text
     assert told[0].n_generated == 10
     assert told[0].n_prompt == len(tiny_model.prompt_tokens(PROMPT + "<think>\n"))
+
+
+def test_the_usage_of_a_decision_includes_the_reasoning(tiny_model: Model) -> None:
+    question = Predicate("It is about money.")
+    alone = tiny_model.decide("I was charged twice", question).usage
+    passes = tiny_model.describe()["passes"]["run"]
+    found = tiny_model.decide("I was charged twice", question, think=6)
+    assert found.usage.forward_passes == tiny_model.describe()["passes"]["run"] - passes
+    assert found.usage.reasoning_tokens > 0 == alone.reasoning_tokens
+    assert found.usage.input_tokens > 1.5 * alone.input_tokens
+    both = found.usage + alone
+    assert both.reasoning_tokens == found.usage.reasoning_tokens
+    assert both.input_tokens == found.usage.input_tokens + alone.input_tokens
