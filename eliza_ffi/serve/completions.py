@@ -123,7 +123,9 @@ async def _scored(
     async def scored(prompt: _Prompt) -> tuple[TokenLogprob, ...]:
         async with part():
             score = context.model.prompt_logprobs
-            return await score(prompt.tokens, top=top, timeout=context.deadline.left)
+            found = await score(prompt.tokens, top=top, timeout=context.deadline.left)
+            context.count_tokens(len(found), 0)
+            return found
 
     async with context.place.in_parts(len(prompts)) as part:
         return await all_of(map(scored, prompts))
@@ -203,6 +205,9 @@ class _Offsets:
 
     def next(self, entry: TokenLogprob) -> int:
         """Return the index of the first character that a token writes, wholly or in part."""
+        unfinished = self._decoder.getstate()[0]
+        if unfinished and entry.bytes and not 0x80 <= entry.bytes[0] < 0xC0:
+            self._n_chars += len(self._decoder.decode(b"", True))  # it remains unfinished
         begin = self._n_chars
         if not entry.bytes and self._echo.startswith(entry.text, begin):
             self._n_chars += len(entry.text)

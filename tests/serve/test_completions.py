@@ -192,6 +192,16 @@ def test_offsets_of_an_echo_count_control_tokens_that_the_text_spells(
     assert max(at for _, at in pairs) <= len(choice["text"])
 
 
+def test_an_unfinished_character_has_a_place_of_its_own(server: Served, tiny_model: Model) -> None:
+    """The token after it was placed where this character begins."""
+    tokens = tiny_model.tokenize("\u65e5\u672c")[:-1]
+    body = {"prompt": [*tokens, *tiny_model.tokenize("x")], "max_tokens": 0, "echo": True}
+    answer = httpx.post(f"{server.url}/v1/completions", json={**body, "logprobs": 0}, timeout=60)
+    (choice,) = answer.json()["choices"]
+    assert choice["text"] == "\u65e5\ufffdx"
+    assert choice["logprobs"]["text_offset"][-1] == 2
+
+
 def test_tokens_with_the_same_text_keep_their_log_probabilities() -> None:
     """A letter, and the token for its byte."""
     letter, byte = (TokenLogprob(token, "a", -token / 10, (), b"a") for token in (5, 7))

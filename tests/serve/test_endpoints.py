@@ -224,6 +224,15 @@ def test_metrics_count_requests_questions_and_tokens(server: Served) -> None:
     assert after['eliza_queue_requests{state="running"}'] == 0
 
 
+def test_metrics_count_the_tokens_of_an_echo(server: Served) -> None:
+    """Its log-probabilities need a pass of their own, which reuses nothing."""
+    body = {"prompt": ["An echo", "Another echo"], "max_tokens": 0, "echo": True, "logprobs": 1}
+    before = server.figures()
+    usage = httpx.post(f"{server.url}/v1/completions", json=body).json()["usage"]
+    name = 'eliza_tokens_total{source="read"}'
+    assert server.figures()[name] - before.get(name, 0.0) == usage["prompt_tokens"]
+
+
 def test_responses_match_the_openapi_document(server: Served) -> None:
     document = httpx.get(f"{server.url}/openapi.json").json()
     for path, body in (
