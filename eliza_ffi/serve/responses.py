@@ -227,10 +227,12 @@ class ResponseRequest(ConversationFields):
                 name = _qualified(item.namespace, item.name)
                 function = {"name": name, "arguments": item.arguments}
                 call = {"id": item.call_id, "type": "function", "function": function}
-                if not (talk and talk[-1].get("tool_calls")):
-                    talk.append({"role": "assistant", "content": None, "tool_calls": [], **thought})
+                # A call belongs to the text before it: some templates reject two turns in a row.
+                last = talk[-1] if talk and talk[-1]["role"] == "assistant" else {}
+                if not last or (thought and "tool_calls" not in last):
+                    talk.append({"role": "assistant", "content": None, **thought})
                     thought = {}
-                talk[-1]["tool_calls"].append(call)
+                talk[-1].setdefault("tool_calls", []).append(call)
             elif isinstance(item, CallOutputItem):
                 content = _text(item.output)
                 talk.append({"role": "tool", "tool_call_id": item.call_id, "content": content})

@@ -10,6 +10,8 @@ import pytest
 from served import Order
 
 from eliza_ffi import Model
+from eliza_ffi.serve.request_body import read_fields
+from eliza_ffi.serve.responses import ResponseRequest
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +90,26 @@ def test_a_tool_loop_reads_calls_and_outputs(client: Any, create: Any) -> None:
     with client.responses.stream(model="any", input=talk, **asked) as stream:
         found = stream.get_final_response().output
     assert [item.arguments for item in found] == [item.arguments for item in items]
+
+
+def test_a_call_is_a_part_of_the_turn_before_it() -> None:
+    """Mistral's templates reject two turns of the assistant in a row."""
+    said = {"role": "assistant", "content": "Let me look."}
+    calls = [
+        {"type": "function_call", "call_id": id, "name": "get_weather", "arguments": "{}"}
+        for id in ("a", "b")
+    ]
+    output = {"type": "function_call_output", "call_id": "a", "output": "sunny"}
+    talk = [{"role": "user", "content": HELLO}, said, *calls, output, calls[0]]
+    messages = read_fields(ResponseRequest, {"input": talk}).messages()
+    assert [each["role"] for each in messages] == ["user", "assistant", "tool", "assistant"]
+    assert messages[1]["content"] == said["content"]
+    assert [each["id"] for each in messages[1]["tool_calls"]] == ["a", "b"]
+    assert [each["id"] for each in messages[3]["tool_calls"]] == ["a"]
+    thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    *_, first, second = read_fields(ResponseRequest, {"input": [said, thought, *calls]}).messages()
+    assert "tool_calls" not in first and second["reasoning_content"] == "Hm."
+    assert len(second["tool_calls"]) == 2
 
 
 @pytest.mark.parametrize("n", [1, 12])
