@@ -30,7 +30,7 @@ from .deadline import Deadline, while_wanted
 from .guard import Guard
 from .http_error import HTTPError
 from .metrics import ServeMetrics
-from .questions import NONE, Questions, without_default
+from .questions import NONE, Questions, check_options, without_default
 from .record import CLIENT_GONE, record_of
 from .request_body import read_body
 from .server import CLOSING_SECONDS, run_app
@@ -143,8 +143,10 @@ def make_mcp_server(
         if question_set is None or (questions is None) == (set is None):
             known = ", ".join(settings.sets) or "none"
             raise ToolError(f"expected either questions or one of the sets: {known}; got {set!r}")
-        decision = await model.decide(input, question_set.questions, **question_set.decide_options)
-        count_decision(as_questions(question_set.questions), decision, set)
+        asked = as_questions(question_set.questions)
+        check_options(asked, settings.max_options)
+        decision = await model.decide(input, asked, **question_set.decide_options)
+        count_decision(asked, decision, set)
         answers = [decisions_answer(answer) for answer in decision.answers]
         return Decided(answers=answers, calibrated=decision.calibrated)
 
@@ -194,10 +196,11 @@ def make_mcp_app(model: AsyncModel, settings: ServeSettings, admission: Admissio
     )
     (tools,) = (each for each in app.routes if isinstance(each, Route) and each.path == PATH)
     watched = _Watched(tools.app, settings)
-    # Without the second path, a client of it would be redirected to http, also behind TLS.
+    # Without the second path, a client of it would be redirected to http, also behind TLS. Without
+    # sessions, a stream of a GET would have no messages, so the protocol wants the status 405.
     app.router.routes[:] = [
-        Route(PATH, watched),
-        Route(f"{PATH}/", watched),
+        Route(PATH, watched, methods=["POST"]),
+        Route(f"{PATH}/", watched, methods=["POST"]),
         *routes_to_watch(admission, metrics),
     ]
     app.router.redirect_slashes = False

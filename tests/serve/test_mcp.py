@@ -178,6 +178,20 @@ def test_the_path_with_a_slash_is_served_and_not_redirected(url: str) -> None:
         assert "probability" in answer.json()["result"]["structuredContent"]["answers"][0]
 
 
+def test_a_stream_without_a_request_is_rejected(url: str) -> None:
+    """It stayed open until the deadline, and its end was logged as a failure."""
+    for method in ("GET", "DELETE"):
+        answer = httpx.request(method, url, headers={"accept": "text/event-stream", **KEY})
+        assert answer.status_code == 405 and answer.headers["allow"] == "POST"
+
+
+def test_a_choice_has_as_many_options_as_the_server_allows(url: str) -> None:
+    question = question_to(Choice("Which?", [f"option {i}" for i in range(256)]))
+    body = call_of("decide", input=INPUT, questions=[question])
+    answer = httpx.post(url, json=body, headers={**ACCEPT, **KEY}, timeout=60).json()
+    assert "256 options, expected at most 255" in answer["result"]["content"][0]["text"]
+
+
 def test_health_needs_no_key_and_metrics_count_calls(url: str) -> None:
     base = url.removesuffix("/mcp")
     for path in ("/health", "/healthz", "/readyz", "/livez"):
