@@ -39,6 +39,11 @@ SECURITY_HEADERS = {
 }
 """Headers of every response, unless the response sets them itself."""
 
+EXPOSED = (
+    "retry-after, x-ignored-fields, x-ignored-tools, x-offered-tools, x-request-id, x-should-retry"
+)
+"""The headers of a response that pages of other sites can read, besides the usual ones."""
+
 PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": "authorization, *",
@@ -92,9 +97,7 @@ class Guard:
                     sent.add_vary_header("origin")
                 if origin is not None and self._allows(origin):
                     sent["access-control-allow-origin"] = origin
-                    sent["access-control-expose-headers"] = (
-                        "retry-after, x-ignored-fields, x-request-id"
-                    )
+                    sent["access-control-expose-headers"] = EXPOSED
             await send(message)
 
         app: ASGIApp

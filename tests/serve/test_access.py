@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 
 from eliza_ffi import cli
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.serve.guard import Guard
+from eliza_ffi.serve.guard import SECURITY_HEADERS, Guard
 from eliza_ffi.serve.settings import ServeSettings, is_loopback
 
 pytestmark = pytest.mark.slow
@@ -77,6 +77,11 @@ def test_requests_from_an_allowed_origin_are_answered(keyed: Served) -> None:
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == ORIGIN
     assert "origin" in answer.headers["vary"].lower()
+    body = {"input": "Hi.", "max_output_tokens": 1, "tools": [{"type": "web_search"}]}
+    answer = httpx.post(f"{keyed.url}/v1/responses", json=body, headers=headers)
+    assert answer.headers["x-ignored-tools"] == "web_search"
+    own = {name for name in answer.headers if name.startswith("x-")} - {*SECURITY_HEADERS}
+    assert own <= {*answer.headers["access-control-expose-headers"].split(", ")}
 
 
 @pytest.mark.parametrize(
