@@ -126,7 +126,10 @@ class RequestContext(ServerState):
                 return invalid(self.input_name, str(error))
             return HTTPError(400, str(error), "invalid_value")
         if isinstance(error, NotSupportedError):
-            return HTTPError(501, str(error), "not_supported")
+            message, session = str(error), self.model.session
+            for path in (session.path, session.encoder and session.encoder.path):
+                message = message.replace(str(path), self.settings.name)
+            return HTTPError(501, message, "not_supported")
         return self.deadline.passed() if isinstance(error, BusyError) else None
 
     def context_full(self, problem: str) -> HTTPError:

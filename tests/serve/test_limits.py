@@ -156,5 +156,8 @@ def test_no_response_contains_file_paths(server: Served) -> None:
         {**decisions_body(), "include": ["prompts"]},
     ]
     texts += [httpx.post(server.url + DECISIONS, json=body).text for body in bodies]
+    body = {"query": "a", "documents": ["b"]}
+    texts.append(httpx.post(f"{server.url}/v1/rerank", json=body).text)
+    assert "the model eliza-tiny is not a reranker" in texts[-1]
     for text in texts:
         assert ".gguf" not in text and here not in text and "site-packages" not in text
