@@ -65,7 +65,7 @@ async def _rerank(request: RerankRequest, context: RequestContext) -> HandlerRes
         return [each.score for each in sorted(ranked, key=lambda each: each.index)]
 
     found = await context.in_groups(documents, scores, "documents", " with the query")
-    order = sorted(range(len(found)), key=lambda index: -found[index])
+    order = sorted(range(len(found)), key=lambda index: -found[index])[: request.top_n]
     n_tokens = await session.helpers.run(_n_tokens, session, query, documents)
     context.count_tokens(n_tokens, 0)
     if request.texts is not None:
@@ -73,7 +73,7 @@ async def _rerank(request: RerankRequest, context: RequestContext) -> HandlerRes
         shown = [{"text": each} if request.return_text else {} for each in texts]
         return [{"index": index, "score": values[index], **shown[index]} for index in order]
     results: list[dict[str, Any]] = [
-        {"index": index, "relevance_score": found[index]} for index in order[: request.top_n]
+        {"index": index, "relevance_score": found[index]} for index in order
     ]
     if request.return_documents:
         for each in results:

@@ -69,13 +69,14 @@ def test_requests_of_tei_are_answered_in_its_form(model: Model) -> None:
     """The second one has the fields that LlamaIndex's client of TEI sends, and more."""
     body = {"query": QUERY, "texts": DOCUMENTS}
     fields = {"raw_scores": False, "return_text": False, "truncate": True}
-    raw, normal, shown = (
+    raw, normal, shown, first = (
         answer.json()
         for answer in answers_of(
             model,
             {**body, "raw_scores": True},
             {**body, **fields},
             {**body, "return_text": True, "truncation_direction": "Right"},
+            {**body, "top_n": 1},
             route="/rerank",
         )
     )
@@ -85,6 +86,7 @@ def test_requests_of_tei_are_answered_in_its_form(model: Model) -> None:
     assert [each["score"] for each in raw] == pytest.approx(scores, abs=1e-3)
     assert [each["score"] for each in normal] == pytest.approx(1 / (1 + np.exp(-scores)), abs=1e-3)
     assert shown == [{**each, "text": DOCUMENTS[each["index"]]} for each in normal]
+    assert first == normal[:1]
 
 
 @pytest.mark.parametrize(
