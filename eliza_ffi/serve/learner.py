@@ -167,9 +167,12 @@ class SetLearner:
             if not self.file.labels or self.file.labels[-1].row != row:
                 return False
             self.file.take_back()
+            earlier = [each for each in self.file.labels if each.row == row]
             self._note()
         if self.table is not None:
             self.table.take_back(row)
+            for each in earlier[-1:]:
+                self.table.note(each)
         return True
 
     def _note(self) -> None:

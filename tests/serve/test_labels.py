@@ -455,6 +455,11 @@ def test_the_last_label_can_be_undone(tabled: Any, path: Path) -> None:
     again = post(tabled, NEXT, {"model": "tickets"}).json()
     assert again == row
     assert "is not that of row" in rejected(post(tabled, UNDO, body))["message"]
+    for answer in ("billing", "technical"):  # of two people
+        post(tabled, LABELS, {**body, "answer": answer})
+    assert post(tabled, UNDO, body).json() == {"model": "tickets", "labels": 1}
+    again = post(tabled, NEXT, {"model": "tickets"}).json()
+    assert again["row"] != row["row"] and again["progress"].startswith("1 labelled row")
 
 
 def test_a_label_for_the_text_of_a_row_is_one_of_the_row(tabled: Any, path: Path) -> None:
