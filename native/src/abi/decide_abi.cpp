@@ -62,7 +62,7 @@ Decision read_decision(const eliza_decide_t & given, Endings & endings) {
     require(given.states_out != nullptr || given.states_cap == 0, "states_out is NULL");
     require(given.n_layers <= given.states_cap && given.n_ranges <= given.states_cap,
             "states_cap: expected room for each layer and range");
-    require(given.n_ranges <= INT32_MAX, "too many ranges");
+    require(given.n_layers <= INT32_MAX && given.n_ranges <= INT32_MAX, "too many layers or ranges");
     Decision decision;
     decision.prompt = given.tokens;
     decision.n_prompt = given.n_tokens;
