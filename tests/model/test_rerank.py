@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,14 @@ def relevance(model: Model, query: str, document: str) -> float:
     return score_of(model, tokens)
 
 
+@cache
+def weights_of(path: str) -> dict[str, Any]:
+    return {each.name: each.data for each in gguf.GGUFReader(path).tensors}
+
+
 def score_of(model: Model, tokens: list[int]) -> float:
     first = model.binding.token_embeddings(model.session.ctx, tokens, [0])[0]
-    weights = {each.name: each.data for each in gguf.GGUFReader(model.path).tensors}
+    weights = weights_of(model.path)
     hidden = np.tanh(weights["cls.weight"] @ first + weights["cls.bias"])
     return float((weights["cls.output.weight"] @ hidden + weights["cls.output.bias"])[0])
 
