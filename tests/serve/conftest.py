@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -23,6 +25,17 @@ from eliza_ffi.serve.settings import ServeSettings
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates() -> Iterator[None]:
+    """Read the certificates once: each `httpx.post` would read them, which takes most of its time.
+
+    The servers of the tests use HTTP.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        yield
 
 
 @pytest.fixture(scope="session")
