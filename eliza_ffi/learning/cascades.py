@@ -132,14 +132,28 @@ def calibrate_cascade(
     examples = read_examples(asked, [*check_several("rows", rows, "a list of pairs"), *unlabelled])
     named = named_questions(asked)
     places = [place_of_target(question, target, option) for _, question in named]
+    failed = raised_or_skipped(on_skip)
 
     every, texts = np.arange(len(examples)), list(examples.inputs)
+
+    def read_some(read: Callable[..., list[Any]], places: Sequence[int]) -> list[Any]:
+        """Return the readings of a source for some inputs; None for a skipped input."""
+        if not places:
+            return []
+        return read(
+            [texts[i] for i in places],
+            on_error=lambda i, error: failed(places[i], error),
+            progress=progress,
+        )
+
     first: dict[str, Any] | None = None
     n_taught = 0
     if teach:
         order = np.random.default_rng(0).permutation(every)
         lessons, every = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
-        taught, n_taught = _taught(cascade, asked, examples, lessons, fit, progress, on_skip)
+        taught, n_taught = _taught(
+            cascade, asked, examples, lessons.tolist(), fit, read_some, progress
+        )
         first = {"source": taught.model, "prompts": {}, "calibration": taught.to_text()}
     described: list[dict[str, Any]] = []
     read_by: list[dict[int, Any]] = []
@@ -147,28 +161,36 @@ def calibrate_cascade(
         fitted = None if described else first
         with source.opened(asked, fitted, texts) as (read, found):
             described.append(found)
-            said = _read_some(read, texts, every.tolist(), on_skip, progress)
+            said = read_some(read, every.tolist())
             read_by.append(dict(zip(every.tolist(), said, strict=True)))
     used = [i for i in every.tolist() if all(each[i] is not None for each in read_by)]
     numbers: dict[str, int] = {}
     groups = np.array([numbers.setdefault(input_text(texts[i]), i) for i in used], dtype=np.intp)
     last = cascade.sources[-1]
+    known: dict[int, Reading | None] = {}  # the answers of the last source, by group
     with last.opened(asked, first if len(cascade.sources) == 1 else None, texts) as (read, found):
         described.append(found)
-        answers = _Answers(read, texts, used, groups, on_skip, progress)
+
+        def ask(rows: list[int]) -> list[Reading | None]:
+            firsts = {int(groups[row]): used[row] for row in reversed(rows)}
+            new = [number for number in firsts if number not in known]
+            said = read_some(read, [firsts[number] for number in new])
+            known.update(zip(new, said, strict=True))
+            return [known[int(groups[row])] for row in rows]
+
         if not adaptive:
-            answers(list(range(len(used))))
-            kept = [k for k in range(len(used)) if answers.known[int(groups[k])] is not None]
+            answers = ask(list(range(len(used))))
+            kept = [k for k, each in enumerate(answers) if each is not None]
             used, groups = [used[k] for k in kept], groups[kept]
         compares = [each.compares for each in cascade.sources]
         questions_fitted = []
         for place, (name, question) in enumerate(named):
             rows_of = [[each[i] for i in used] for each in read_by]
-            rows_of.append([answers.known.get(number) for number in groups.tolist()])
+            rows_of.append([known.get(number) for number in groups.tolist()])
             targets = examples.targets[used, place]
             stages = Stages(question, rows_of, place, targets, groups, compares)
             goal = Goal(target, at, places[place], confidence)
-            questions_fitted.append(stages.fit(name, goal, answers if adaptive else None))
+            questions_fitted.append(stages.fit(name, goal, ask if adaptive else None))
     return CascadeCalibration(
         sources=tuple(described),
         questions=tuple(questions_fitted),
@@ -176,7 +198,7 @@ def calibrate_cascade(
         at=at,
         confidence=confidence,
         option=None if option is None else str(option),
-        n_answers=sum(each is not None for each in answers.known.values()),
+        n_answers=sum(each is not None for each in known.values()),
         n_taught=n_taught,
     )
 
@@ -185,60 +207,14 @@ Ask: TypeAlias = "Callable[[list[int]], list[Reading | None]]"
 """Asks the last source about some of the rows of a :class:`Stages`."""
 
 
-class _Answers:
-    """The answers of the last source, which is asked once for each text.
-
-    `used` are the places of the rows among the inputs.
-    """
-
-    def __init__(
-        self,
-        read: Callable[..., list[Any]],
-        inputs: Sequence[Any],
-        used: Sequence[int],
-        groups: NDArray[np.intp],
-        on_skip: OnSkip | None,
-        progress: Progress | None,
-    ) -> None:
-        self._read, self._inputs, self._used, self._groups = read, inputs, used, groups
-        self._on_skip, self._progress = on_skip, progress
-        self.known: dict[int, Reading | None] = {}
-
-    def __call__(self, rows: list[int]) -> list[Reading | None]:
-        firsts = {int(self._groups[row]): self._used[row] for row in reversed(rows)}
-        new = [number for number in firsts if number not in self.known]
-        places = [firsts[number] for number in new]
-        said = _read_some(self._read, self._inputs, places, self._on_skip, self._progress)
-        self.known.update(zip(new, said, strict=True))
-        return [self.known[int(self._groups[row])] for row in rows]
-
-
-def _read_some(
-    read: Callable[..., list[Any]],
-    inputs: Sequence[Any],
-    places: Sequence[int],
-    on_skip: OnSkip | None,
-    progress: Progress | None,
-) -> list[Any]:
-    """Return the readings of a source for some inputs; None for a skipped input."""
-    failed = raised_or_skipped(on_skip)
-    if not places:
-        return []
-    return read(
-        [inputs[i] for i in places],
-        on_error=lambda i, error: failed(places[i], error),
-        progress=progress,
-    )
-
-
 def _taught(
     cascade: Cascade,
     asked: Sequence[Question],
     examples: Examples,
-    rows: NDArray[np.intp],
+    rows: list[int],
     fit: Callable[..., Calibration] | None,
+    read_some: Callable[..., list[Any]],
     progress: Progress | None,
-    on_skip: OnSkip | None,
 ) -> tuple[Calibration, int]:
     """Fit the first source to right answers, or to the last source's answers where there are none.
 
@@ -253,9 +229,9 @@ def _taught(
     if "calibration" in settings:
         raise InvalidArgumentError("teach: the first source already has a calibration")
     with last.opened(asked, None, examples.inputs) as (read, _):
-        said = _read_some(read, examples.inputs, rows.tolist(), on_skip, progress)
+        said = read_some(read, rows)
     named, pairs = named_questions(asked), []
-    for row, reading in zip(rows.tolist(), said, strict=True):
+    for row, reading in zip(rows, said, strict=True):
         if reading is None:
             continue
         answers = {}
@@ -323,7 +299,9 @@ class Stages:
         if ask is not None:
             self._ask_about(fits, ask)
             rest = np.random.default_rng(1).permutation(rest)
-            preset = [each for each in _looks(goal, len(rest)) if each < len(rest)]
+            n_walks = 1 if goal.target == "agreement" else 2
+            every = looks(1 - goal.at, goal.confidence, n_walks, len(rest))
+            preset = [each for each in every if each < len(rest)]
         weights, constants = self._weights(fits)
         preset.append(len(rest))
         best = None
@@ -378,10 +356,8 @@ class Stages:
                 return None
             return self.probabilities(weights, constants)[:, rows]
 
-        p, parts = (
-            self.probabilities(weights, constants)[:, rows],
-            [np.full(len(rows), True), is_new],
-        )
+        p = self.probabilities(weights, constants)[:, rows]
+        parts = [np.full(len(rows), True), is_new]
         return Walk(p, self.targets[rows], goal, parts, n_looks, asked)
 
     def _weights(self, rows: NDArray[np.intp]) -> Any:
@@ -551,12 +527,6 @@ class Walk:
             f"{what}, and no number of rows would do: the best share on these rows is {best:.1%}; "
             "give a lower target or a better source"
         )
-
-
-def _looks(goal: Goal, n_rows: int) -> tuple[int, ...]:
-    """Return the numbers of rows at which the first walk of a goal is tried."""
-    n_walks = 1 if goal.target == "agreement" else 2
-    return looks(1 - goal.at, goal.confidence, n_walks, n_rows)
 
 
 def place_of_target(question: AskedQuestion, target: Target, option: Any) -> int | None:
