@@ -74,7 +74,13 @@ from ..evidence.comparing import (
 from ..evidence.costs import costs_of
 from ..evidence.features import Feature, embedding_of
 from ..evidence.question_plan import WantedHidden, check_model, feature_reader
-from ..evidence.scoring import QuestionScores, ScoringRule, check_scoring, with_unseen
+from ..evidence.scoring import (
+    QuestionScores,
+    ScoringRule,
+    check_scoring,
+    default_weights,
+    with_unseen,
+)
 from ..evidence.self_training import MIN_ROWS, SelfTraining
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
@@ -416,8 +422,9 @@ def calibrate(
     certifying: list[_HeldOut] = []
     suspicious: list[tuple[float, SuspiciousLabel]] = []
     for i, (name, question) in enumerate(named):
-        targets = labelled.targets[asked_about[:, i], i]
-        inputs = [labelled.inputs[row] for row in np.flatnonzero(asked_about[:, i])]
+        rows_of = np.flatnonzero(asked_about[:, i])
+        targets = labelled.targets[rows_of, i]
+        inputs = [labelled.inputs[row] for row in rows_of]
         groups = _groups(inputs)
         n_options = option_count(question)
         heads = _costs(model, question, settings, inputs, features_for[i])
@@ -425,7 +432,7 @@ def calibrate(
             name, n_options, seen[i], targets, groups, scoring, strength, heads, prefer
         )
         shots = tuple((shot.text, shot.option) for shot in settings.shots_of(question))
-        certifies = np.isin(np.flatnonzero(asked_about[:, i]), list(sampled or ()))
+        certifies = np.isin(rows_of, list(sampled or ()))
         if sampled is not None and risks is not None:
             preset = looks(risks[i] / largest[i], confidence)
             used, held_out = _split_at_look(targets, certifies, preset)
@@ -453,11 +460,14 @@ def calibrate(
                 warn(f"{name}: {learned}")
             part, known, best = _fit_with_rows(question_to(question), scored, used, tried, learned)
         best = replace(best, costs=costs_for[i])
-        rows_of_fit = np.flatnonzero(asked_about[:, i])[part].tolist()
-        suspicious += _suspicious(name, question, known, best.method, rows_of_fit, labelled.inputs)
+        suspicious += _suspicious(
+            name, question, known, best.method, rows_of[part].tolist(), labelled.inputs
+        )
         if risks is not None:
             certifying.append(_held_out(best, scored, used, held_out))
-            frequencies = _frequencies(targets[used], n_options) if each_option else None
+            frequencies = None
+            if each_option:
+                frequencies = tuple(_frequencies(targets[used], n_options).tolist())
             best = _certified(
                 best,
                 certifying[-1],
@@ -532,13 +542,10 @@ class _Scored:
     @lazy_property
     def weighted_head_fit(self) -> HeadFit:
         """The head together with other sources: with all of them if an option has no example."""
-        sources = np.array(self.sources)
-        shift = np.zeros((len(sources), self.n_options))
-        if self.scores[0].needs_threshold:
-            shift[0] = self.center(np.full(len(self.targets), True))
+        shift, sources = self._shifted(np.full(len(self.targets), True))
         least = len(sources) if self.unseen else 1
         heads = {each: cost for each, cost in self.heads.items() if each.n_sources >= least}
-        fit = self._fit_head(heads, sources - shift[:, None])
+        fit = self._fit_head(heads, sources)
         bias = fit.head.bias - (fit.source_weights @ shift).astype(np.float32)
         return replace(fit, head=replace(fit.head, bias=bias))
 
@@ -622,12 +629,18 @@ class _Scored:
 
     def weights(self, rows: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Return the weights of the sources and the constants to subtract, fitted on examples."""
-        sources, rows = self.sources, rows & (self.targets != UNLABELLED)
-        shift = np.zeros((len(sources), self.n_options))
+        rows = rows & (self.targets != UNLABELLED)
+        shift, sources = self._shifted(rows)
+        start = default_weights((True, False)[: len(sources)], is_score=False)
+        weights, constants = fit_weights(sources[:, rows], self.targets[rows], start)
+        return weights, weights @ shift - constants
+
+    def _shifted(self, rows: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Return the threshold of a label as a shift of the sources, and the shifted sources."""
+        shift = np.zeros((len(self.sources), self.n_options))
         if self.scores[0].needs_threshold:
             shift[0] = self.center(rows)
-        weights, constants = fit_weights((sources - shift[:, None])[:, rows], self.targets[rows])
-        return weights, weights @ shift - constants
+        return shift, self.sources - shift[:, None]
 
     def baseline(self, method: CalibrationMethod, rows: NDArray[np.bool_]) -> Array | None:
         """Return the baseline of a method, fitted on the examples in `rows`."""
@@ -636,9 +649,7 @@ class _Scored:
         if "batch" in method:
             return self.strength * log_mean(self.log_p[rows])
         if method == "frequencies":
-            counts = _counts(self.targets[rows], self.n_options) + 1.0  # Laplace's rule
-            frequencies: Array = np.log(counts / counts.sum())
-            return frequencies
+            return np.log(_frequencies(self.targets[rows], self.n_options))
         return None
 
     def _finite(self, log_probabilities: Sequence[Array]) -> Array:
@@ -691,7 +702,7 @@ def _fit_best(
     losses = {
         each: -log_p[has_label, scored.targets[has_label]] for each, log_p in predicted.items()
     }
-    costs = {each: _cost(scored, each) for each in tried}
+    costs = {each: scored.head_of(each).cost if _base(each) == "head" else 1.0 for each in tried}
     method = _simplest({each: losses[each] for each in tried}, costs)
     everywhere = np.full(len(scored.targets), True)
     head = scored.head_of(method) if _base(method) == "head" else None
@@ -846,10 +857,6 @@ def _automation(fitted: QuestionCalibration, rows: _HeldOut) -> Automation | Non
         return None
     answers = fitted.answers(rows.p)
     return automation(rows.p[np.arange(len(answers)), answers], answers == rows.targets)
-
-
-def _cost(scored: _Scored, method: CalibrationMethod) -> float:
-    return scored.head_of(method).cost if _base(method) == "head" else 1.0
 
 
 def _simplest(
@@ -1095,11 +1102,11 @@ def _union(sets: Sequence[ConformalSets]) -> ConformalSets:
     return replace(lowest, of_options=tuple(map(min, zip(*of_options, strict=True))))
 
 
-def _frequencies(targets: NDArray[np.intp], n_options: int) -> tuple[float, ...]:
+def _frequencies(targets: NDArray[np.intp], n_options: int) -> Array:
     """Return how frequent the right options are, by Laplace's rule."""
     counts = _counts(targets, n_options) + 1.0
-    shares: list[float] = (counts / counts.sum()).tolist()
-    return tuple(shares)
+    shares: Array = counts / counts.sum()
+    return shares
 
 
 def _neglected(name: str, fitted: QuestionCalibration, rows: _HeldOut) -> list[str]:

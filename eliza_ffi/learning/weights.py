@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..decisions.probabilities import Array, log_softmax
-from ..evidence.scoring import DEFAULT_WEIGHTS
 
 WEIGHT_DEVIATION, CONSTANT_DEVIATION = 0.5, 1.0
 """The standard deviations of the weights and of the constants before the examples are seen."""
@@ -27,27 +26,22 @@ MAX_STEPS = 50
 TOLERANCE = 1e-8
 
 
-def default_weights(n_sources: int) -> Array:
-    return np.ones(1) if n_sources == 1 else np.array(DEFAULT_WEIGHTS)
-
-
 def fit_weights(
     sources: Array,
     targets: NDArray[np.intp],
-    start: Array | None = None,
+    start: ArrayLike,
     spread: ArrayLike = WEIGHT_DEVIATION,
 ) -> tuple[Array, Array]:
     """Return the weights, shape [n_sources], and the constants, shape [n_options].
 
     `sources` has log-probabilities, shape [n_sources, n, n_options], and `targets` the right
-    options, shape [n]. `start` has other default weights than :func:`default_weights`, and `spread`
-    has the standard deviations of the weights before the examples are seen.
+    options, shape [n]. `start` has the default weights, and `spread` the standard deviations of the
+    weights before the examples are seen.
     """
     n_sources, n, n_options = sources.shape
-    start = default_weights(n_sources) if start is None else start
-    if n_options > MAX_WEIGHTED_OPTIONS:
-        return start, np.zeros(n_options)
     center = np.concatenate([start, np.zeros(n_options)])
+    if n_options > MAX_WEIGHTED_OPTIONS:
+        return center[:n_sources], center[n_sources:]
     constants = np.full(n_options, CONSTANT_DEVIATION)
     deviations = np.concatenate([np.broadcast_to(spread, n_sources), constants])
     precision = 1 / np.square(deviations)
