@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -149,23 +149,8 @@ def no_evidence(questions: Sequence[Compared | None]) -> Evidence:
     return Evidence(tuple(scores), (), 0)
 
 
-class Source(Protocol):
-    """Compares inputs with options. Thread-safe."""
-
-    def expect(self, text: str, questions: Sequence[Compared | None]) -> None:
-        """Announce an input, so that it can be read together with an earlier one."""
-
-    def read(
-        self, text: str, questions: Sequence[Compared | None], check: Callable[[], None]
-    ) -> Evidence:
-        """Compare an input with the options of questions.
-
-        `check` is called between calls of the library. To cancel, it raises an error.
-        """
-
-
 @once_for_each
-def source_of(session: Session) -> Source | None:
+def source_of(session: Session) -> Similarity | Relevance | None:
     """Return the source of a model: the model itself, or the encoder that was opened with it.
 
     None if the model generates text and was opened without an encoder.
@@ -190,7 +175,7 @@ def reading_ahead(inputs: Iterable[T], expect: Callable[[T], None]) -> Iterator[
 
 
 class Similarity:
-    """The similarity of an encoder's vectors."""
+    """The similarity of an encoder's vectors. Thread-safe."""
 
     def __init__(self, binding: CffiBinding, ctx: Any, prefixes: Prefixes) -> None:
         # Do not store the session: it must not be kept alive.
@@ -204,6 +189,7 @@ class Similarity:
         self._upcoming: dict[str, None] = {}
 
     def expect(self, text: str, questions: Sequence[Compared | None]) -> None:
+        """Announce an input, so that it can be read together with an earlier one."""
         for question in questions:
             self._announce(self._written(text, question))
 
@@ -221,7 +207,11 @@ class Similarity:
     def read(
         self, text: str, questions: Sequence[Compared | None], check: Callable[[], None]
     ) -> Evidence:
-        _checked(text)
+        """Compare an input with the options of questions.
+
+        `check` is called between calls of the library. To cancel, it raises an error.
+        """
+        _check_input(text)
         written = [self._written(text, each) for each in questions]
         vectors = [self._vector(each, check) for each in written]
         scores = tuple(
@@ -307,7 +297,7 @@ class Relevance:
     def read(
         self, text: str, questions: Sequence[Compared | None], check: Callable[[], None]
     ) -> Evidence:
-        _checked(text)
+        _check_input(text)
         asked = [option.meaning for each in questions if each for option in each.options]
         documents = list(dict.fromkeys(asked))
         values: dict[str, float] = {}
@@ -324,10 +314,9 @@ class Relevance:
         return Evidence(scores, (), len(self._tokenize(text, add_special=True)))
 
 
-def _checked(text: str) -> str:
+def _check_input(text: str) -> None:
     if not text:
         raise wrong("input", "a text that is not empty, to compare with the options", text)
-    return text
 
 
 def _key(text: str) -> bytes:
