@@ -17,14 +17,14 @@ It costs as many short endings of the prompt as there are inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._lazy import Recent, once_for_each
-from ..decisions.probabilities import Array, log_mean, log_softmax
-from .scoring import SCORING_RULES, OptionScores, ScoringRule
+from ..decisions.probabilities import log_mean, log_softmax
+from .scoring import SCORING_RULES, OptionScores, Prior
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -55,37 +55,18 @@ MIN_LOG_PRIOR = -30.0
 """The lower bound of a prior's logarithm, so that no option is multiplied by infinity."""
 
 
-class OptionPrior:
-    """The prior of a question, unknown at first.
-
-    Attributes
-    ----------
-    numbers : dict of array
-        The logarithm of the prior for each scoring rule that was measured.
-    """
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, Array] = {}
-
-    def measure(self, scores: Sequence[OptionScores]) -> None:
-        """Compute the prior from the scores of the options for the first of :data:`INPUTS`."""
-        for scoring in SCORING_RULES[: 1 if scores[0].full is None else None]:
-            logs = np.array([log_softmax(each.of(scoring)) for each in scores])
-            groups = filter(len, np.split(logs, [len(CONTENT_FREE)]))
-            log_p = log_mean([log_mean(each) for each in groups])
-            self.numbers[scoring] = np.maximum(log_p, MIN_LOG_PRIOR)
-
-    def log_probabilities(self, scoring: ScoringRule) -> Array:
-        return self.numbers[scoring]
-
-
-def mean_of(priors: Iterable[OptionPrior]) -> OptionPrior:
-    """Return the mean of the measured priors of questions with the same options."""
-    mean, numbers = OptionPrior(), [each.numbers for each in priors]
-    mean.numbers = {rule: log_mean([each[rule] for each in numbers]) for rule in numbers[0]}
-    return mean
+def measured(scores: Sequence[OptionScores]) -> Prior:
+    """Return the prior from the scores of the options for the first of :data:`INPUTS`."""
+    prior: Prior = {}
+    for scoring in SCORING_RULES[: 1 if scores[0].full is None else None]:
+        logs = np.array([log_softmax(each.of(scoring)) for each in scores])
+        groups = filter(len, np.split(logs, [len(CONTENT_FREE)]))
+        log_p = log_mean([log_mean(each) for each in groups])
+        prior[scoring] = np.maximum(log_p, MIN_LOG_PRIOR)
+    return prior
 
 
 @once_for_each
-def known_priors(session: Session) -> Recent[OptionPrior]:
+def known_priors(session: Session) -> Recent[Prior]:
+    """Return the priors by their questions and settings. A prior is empty before it is measured."""
     return Recent(MAX_KNOWN)

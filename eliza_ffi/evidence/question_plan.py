@@ -20,6 +20,7 @@ from ..checks import wrong
 from ..decisions.models.decision_model import DecisionModel, QuestionPrompts
 from ..decisions.models.marked_prompts import JointPrompt
 from ..decisions.models.session_models import decision_model_of, label_tokens, systemone_questions
+from ..decisions.probabilities import log_mean
 from ..decisions.prompt_settings import PromptSettings
 from ..decisions.prompt_tokens import QuestionPrompt, QuestionTokens, tokens_of_prompts
 from ..decisions.prompts import (
@@ -49,8 +50,8 @@ from .features import (
     padded,
     read_with_scores,
 )
-from .option_prior import CONTENT_FREE, INPUTS, MAX_OPTIONS, OptionPrior, known_priors, mean_of
-from .scoring import SCORING_RULES, OptionScores, QuestionScores, mean_mass
+from .option_prior import CONTENT_FREE, INPUTS, MAX_OPTIONS, known_priors, measured
+from .scoring import SCORING_RULES, OptionScores, Prior, QuestionScores, mean_mass
 from .sources import Compared, Evidence, Similarity, joined_evidence, no_evidence, reading_ahead
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class QuestionPlan:
         self._config = generate_request(session, [0], method="decide", **(stream or {}))
         self._model = decision_model_of(session) if settings.prompt is None else None
         self._source = evidence_source(session)
-        self._priors: dict[QuestionPrompt, OptionPrior | None] = {}
+        self._priors: dict[QuestionPrompt, Prior | None] = {}
         self._questions = questions
         self._prompts: list[list[QuestionPrompt]] = [[] for _ in questions]
         if self._model is not None:
@@ -174,13 +175,13 @@ class QuestionPlan:
         groups = [every] if is_shared else [[each] for each in every]
         self._groups = [group for group in groups if group]
 
-    def _prior(self, session: Session, asked: RenderedQuestion) -> OptionPrior | None:
+    def _prior(self, session: Session, asked: RenderedQuestion) -> Prior | None:
         settings = self._settings
         if settings.prior != "options" or not 0 < len(asked.options) <= MAX_OPTIONS:
             return None
         shown = asked.options, asked.question, settings.shots_of(asked.question)
         key = settings.order, settings.format, settings.answer_style, self._full, shown
-        return known_priors(session).get(key, OptionPrior)
+        return known_priors(session).get(key, dict)
 
     def prior_runs(self, session: Session) -> Generator[Run[Any], ScoreResult, None]:
         """Yield the run that measures the priors, unless all are known.
@@ -189,16 +190,16 @@ class QuestionPlan:
         """
         rules = SCORING_RULES if self._full else SCORING_RULES[:1]
         prompts: list[ScoredPrompt] = []
-        unknown: list[tuple[QuestionPrompt, OptionPrior, str | None]] = []
+        unknown: list[tuple[QuestionPrompt, Prior, str | None]] = []
         for asked, prior in self._priors.items():
-            if prior is None or prior.numbers.keys() >= set(rules):
+            if prior is None or prior.keys() >= set(rules):
                 continue
             inputs = CONTENT_FREE if asked.has_words else INPUTS
             scored = self._scored([(asked, asked.tokens(session, each)) for each in inputs])
             key = measurements.key_of(session, ScoreArgs([scored], self._full))
             found = measurements.find(key, dict.fromkeys(rules, len(asked.asked.options)))
             if found is not None:
-                prior.numbers |= {rule: np.array(found[rule]) for rule in rules}
+                prior.update((rule, np.array(found[rule])) for rule in rules)
             else:
                 prompts.append(scored)
                 unknown.append((asked, prior, key))
@@ -207,13 +208,20 @@ class QuestionPlan:
         result = yield score_run(session, ScoreArgs(prompts, self._full))
         scores = iter(result.scores)
         for (asked, prior, key), prompt in zip(unknown, prompts, strict=True):
-            prior.measure([_in_own_order(asked, next(scores)) for _ in prompt.endings])
-            measurements.keep(key, {rule: prior.numbers[rule].tolist() for rule in rules})
+            prior.update(measured([_in_own_order(asked, next(scores)) for _ in prompt.endings]))
+            measurements.keep(key, {rule: prior[rule].tolist() for rule in rules})
 
-    def mean_priors(self) -> tuple[OptionPrior, ...]:
+    def mean_priors(self) -> tuple[Prior, ...]:
         """Return the mean prior of all questions, which have the same options, for each order."""
-        by_order = [list(map(self._priors.get, each)) for each in zip(*self._prompts, strict=True)]
-        return tuple(mean_of(filter(None, each)) for each in by_order if None not in each)
+        every = [self._priors_of(prompts) for prompts in zip(*self._prompts, strict=True)]
+        return tuple(
+            {rule: log_mean([prior[rule] for prior in each]) for rule in each[0]}
+            for each in every
+            if each
+        )
+
+    def _priors_of(self, prompts: Sequence[QuestionPrompt]) -> tuple[Prior, ...]:
+        return tuple(prior for each in prompts if (prior := self._priors[each]) is not None)
 
     def codes(self, place: int) -> list[str]:
         """Return the labels of a question that are codes without a description."""
@@ -366,7 +374,7 @@ class QuestionPlan:
             found.append(
                 QuestionScores(
                     tuple([_in_own_order(prompt, next(each)) for prompt in prompts]),
-                    tuple(filter(None, map(self._priors.__getitem__, prompts))),
+                    self._priors_of(prompts),
                     hidden,
                     None if evidence is None else evidence.scores[i],
                     asked is not None and asked.needs_threshold,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,11 +73,8 @@ class OptionScores:
         return self.full
 
 
-class Prior(Protocol):
-    """The prior of a question."""
-
-    def log_probabilities(self, scoring: ScoringRule) -> Array:
-        """Return the logarithm of the prior, shape [n_options]."""
+Prior: TypeAlias = "dict[ScoringRule, Array]"
+"""The logarithm of a question's prior for each scoring rule, shape [n_options]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +117,7 @@ class QuestionScores:
         if not self.priors:
             return logs
         return [
-            relative_to(each, prior.log_probabilities(scoring))
-            for each, prior in zip(logs, self.priors, strict=True)
+            relative_to(each, prior[scoring]) for each, prior in zip(logs, self.priors, strict=True)
         ]
 
     def log_probabilities(self, scoring: ScoringRule) -> Array:

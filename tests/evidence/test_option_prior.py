@@ -23,7 +23,7 @@ from eliza_ffi.evidence.option_prior import (
     EVERYDAY,
     MAX_OPTIONS,
     MIN_LOG_PRIOR,
-    OptionPrior,
+    measured,
 )
 from eliza_ffi.evidence.question_plan import QuestionPlan
 from eliza_ffi.evidence.scoring import OptionScores
@@ -184,17 +184,17 @@ def test_a_prior_is_computed_once(plain_model: Model) -> None:
 def test_a_batch_measures_each_prior_once(
     plain_model: Model, monkeypatch: pytest.MonkeyPatch, ask_many: Callable[..., Any]
 ) -> None:
-    measure, measured = OptionPrior.measure, []
+    found: list[Any] = []
 
-    def noted(prior: OptionPrior, scores: Any) -> None:
-        measured.append(prior)
-        measure(prior, scores)
+    def noted(scores: Any) -> Any:
+        found.append(measured(scores))
+        return found[-1]
 
-    monkeypatch.setattr(OptionPrior, "measure", noted)
-    known: Recent[OptionPrior] = Recent(8)
+    monkeypatch.setattr(question_plan, "measured", noted)
+    known: Recent[Any] = Recent(8)
     monkeypatch.setattr(question_plan, "known_priors", lambda session: known)
     ask_many(plain_model, Predicate("The text is asked about in a batch."))
-    assert 0 < len(measured) == len(set(measured))  # evaluate also asks in another order
+    assert 0 < len(found) == len(known._kept)  # evaluate also asks in another order
 
 
 def test_other_prompts_have_another_prior(plain_model: Model) -> None:
@@ -236,11 +236,8 @@ def test_a_question_with_many_options_has_no_prior(
 def test_both_groups_have_the_same_weight_and_a_prior_has_a_lower_bound() -> None:
     groups = [[0.9, 0.1]] * len(CONTENT_FREE), [[0.5, 0.5]] * len(EVERYDAY)
     scores = [OptionScores(np.log(each)) for group in groups for each in group]
-    prior, other = OptionPrior(), OptionPrior()
-    prior.measure(scores)
-    assert np.exp(prior.log_probabilities("constrained")) == pytest.approx([0.7, 0.3])
-    other.measure([OptionScores(log_softmax([0.0, -200.0]))] * len(scores))
-    found = other.log_probabilities("constrained")
+    assert np.exp(measured(scores)["constrained"]) == pytest.approx([0.7, 0.3])
+    found = measured([OptionScores(log_softmax([0.0, -200.0]))] * len(scores))["constrained"]
     assert found == pytest.approx([0.0, MIN_LOG_PRIOR])
 
 
