@@ -344,34 +344,30 @@ class FunctionSource:
 class CascadePlan:
     """The questions of a cascade, and when their answers are final.
 
-    `readings` has the results of the sources that were asked, for each question.
+    `calibration` may be the path of its file. `readings` has the results of the sources that were
+    asked, for each question.
     """
 
     def __init__(
-        self,
-        questions: Sequence[Question],
-        sources: Sequence[ModelSource | FunctionSource],
-        calibration: CascadeCalibration | None,
-        below: float,
-        min_probability: float = 0.0,
+        self, cascade: Cascade, questions: Any, calibration: Any = None, min_probability: float = 0
     ) -> None:
-        self.questions, self._sources = questions, sources
-        self._every = [part for question in questions for part in expand(question)]
+        self.questions, self.sources = as_questions(questions), cascade.sources
+        self.calibration, self._below = as_cascade_calibration(calibration), cascade.below
+        self._every = [part for question in self.questions for part in expand(question)]
         if any(isinstance(each, Choice) and each.has_many_options for each in self._every):
             raise NotSupportedError(
                 "a cascade needs the probabilities of all options: expected at most 255 options"
             )
-        if calibration is not None:
-            asked = [question_to(question) for _, question in named_questions(questions)]
-            both = (asked, [each.question for each in calibration.questions])
+        if self.calibration is not None:
+            asked = [question_to(question) for _, question in named_questions(self.questions)]
+            both = (asked, [each.question for each in self.calibration.questions])
             ours, fitted = ([{**each, "name": None} for each in one] for one in both)
             if ours != fitted:
                 raise InvalidArgumentError("the calibration of the cascade is for other questions")
-            if (n := len(calibration.sources)) != len(sources):
+            if (n := len(self.calibration.sources)) != len(self.sources):
                 raise InvalidArgumentError(
-                    f"the calibration is for {n} sources, got {len(sources)}"
+                    f"the calibration is for {n} sources, got {len(self.sources)}"
                 )
-        self.calibration, self._below = calibration, below
         self._min_probability = check_number("min_probability", min_probability, 0, 1)
 
     def fitted(self, stage: int) -> Mapping[str, Any] | None:
@@ -384,7 +380,7 @@ class CascadePlan:
             final = np.full(n_options, -np.inf)
             final[answers[-1]] = 0.0
             return final
-        pairs = zip(said, self._sources, strict=False)  # not all sources have been asked
+        pairs = zip(said, self.sources, strict=False)  # not all sources have been asked
         read = [(each, bool(of.compares)) for each, of in pairs if isinstance(each, np.ndarray)]
         if not read:
             return log_softmax(np.zeros(n_options))
@@ -409,7 +405,7 @@ class CascadePlan:
     def is_open(self, readings: Sequence[Sequence[Said]]) -> bool:
         """Return whether the next source can change the answer to a question."""
         every = range(len(self._every))
-        return len(readings) < len(self._sources) and not all(
+        return len(readings) < len(self.sources) and not all(
             self._ended(place, readings)[1] for place in every
         )
 
@@ -512,10 +508,10 @@ class Cascade:
         **more
             `max_concurrency`, and `progress` for each source.
         """
-        plan = plan_for(self, questions, calibration, min_probability)
+        plan = CascadePlan(self, questions, calibration, min_probability)
         listed = list(check_prompts(inputs, "decide", "inputs"))
         on_error = kept_or_raised(return_exceptions, "inputs")
-        found = read_inputs(self, plan, listed, on_error, **more)
+        found = read_inputs(plan, listed, on_error, **more)
         return [decision_of(plan, each) if isinstance(each, list) else each for each in found]
 
     async def decide_async(
@@ -537,7 +533,7 @@ class Cascade:
         'billing'
         """
         check_one_input(input)
-        plan = plan_for(self, questions, calibration, min_probability)
+        plan = CascadePlan(self, questions, calibration, min_probability)
         readings: list[Reading] = []
         for stage, source in enumerate(self.sources):
             if readings and not plan.is_open([each.said for each in readings]):
@@ -556,22 +552,13 @@ def check_sources(
     min_probability: float = 0.0,
 ) -> None:
     """Ask all sources about an input; raise if one cannot answer the questions."""
-    plan = plan_for(cascade, questions, calibration, min_probability)
+    plan = CascadePlan(cascade, questions, calibration, min_probability)
     for stage, source in enumerate(cascade.sources):
         with source.opened(plan.questions, plan.fitted(stage), [input]) as (read, _):
             read([input], on_error=kept_or_raised(False, "inputs"))
 
 
-def plan_for(
-    cascade: Cascade, questions: Any, calibration: Any = None, min_probability: float = 0.0
-) -> CascadePlan:
-    """Return the questions with the rule that says when their answers are final."""
-    asked, fitted = as_questions(questions), as_cascade_calibration(calibration)
-    return CascadePlan(asked, cascade.sources, fitted, cascade.below, min_probability)
-
-
 def read_inputs(
-    cascade: Cascade,
     plan: CascadePlan,
     inputs: Sequence[Any],
     on_error: Callable[[int, Exception], Any],
@@ -579,7 +566,7 @@ def read_inputs(
 ) -> list[Any]:
     """Return, for each input, the readings of the sources that were asked, or the error."""
     found: list[Any] = [[] for _ in inputs]
-    for stage, source in enumerate(cascade.sources):
+    for stage, source in enumerate(plan.sources):
         places = [
             i
             for i, each in enumerate(found)

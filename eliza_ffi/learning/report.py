@@ -29,9 +29,8 @@ from ..evidence.calibration import Calibration, QuestionCalibration, as_calibrat
 from ..evidence.cascade import (
     Cascade,
     CascadeCalibration,
-    as_cascade_calibration,
+    CascadePlan,
     decision_of,
-    plan_for,
     read_inputs,
 )
 from ..evidence.comparing import check_comparable, only_compares
@@ -232,9 +231,7 @@ def evaluate(
         message names the example.
     """
     if isinstance(model, Cascade):
-        more: Any = {"calibration": calibration, "bins": bins}
-        more |= {"progress": progress, "on_skip": on_skip}
-        return _evaluate_cascade(model, questions, rows, **more)
+        return _evaluate_cascade(model, questions, rows, calibration, bins, progress, on_skip)
     check_model(model)
     check_callback("progress", progress)
     check_callback("on_skip", on_skip)
@@ -358,24 +355,21 @@ def _evaluate_cascade(
     cascade: Cascade,
     questions: Any,
     rows: Any,
-    *,
-    calibration: Any = None,
-    bins: int = 10,
-    progress: Progress | None = None,
-    on_skip: OnSkip | None = None,
+    calibration: Any,
+    bins: int,
+    progress: Progress | None,
+    on_skip: OnSkip | None,
 ) -> CascadeReport:
-    """Evaluate the decisions of a cascade on labelled examples."""
-    asked, bins = as_questions(questions), check_whole("bins", bins, 1, MAX_BINS)
-    fitted = as_cascade_calibration(calibration)
-    examples = read_examples(asked, rows)
-    plan = plan_for(cascade, asked, fitted)
+    bins = check_whole("bins", bins, 1, MAX_BINS)
+    plan = CascadePlan(cascade, questions, calibration)
+    examples = read_examples(plan.questions, rows)
     failed = raised_or_skipped(on_skip)
-    every = read_inputs(cascade, plan, examples.inputs, failed, progress=progress)
+    every = read_inputs(plan, examples.inputs, failed, progress=progress)
     used = [place for place, each in enumerate(every) if isinstance(each, list)]
     readings = [every[place] for place in used]
     decided, targets_of = [decision_of(plan, each) for each in readings], examples.targets[used]
     reports = []
-    for i, (name, question) in enumerate(named_questions(asked)):
+    for i, (name, question) in enumerate(named_questions(plan.questions)):
         labelled = np.flatnonzero(targets_of[:, i] != UNLABELLED)
         if not len(labelled):
             raise InvalidArgumentError(f"no example answers {name!r}")
@@ -396,7 +390,7 @@ def _evaluate_cascade(
             name: sum(each[n].cpu_seconds for each in readings if len(each) > n)
             for n, name in enumerate(names)
         },
-        certificate=None if fitted is None else str(fitted),
+        certificate=None if plan.calibration is None else str(plan.calibration),
     )
 
 

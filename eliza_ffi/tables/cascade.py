@@ -42,11 +42,10 @@ class CascadeDecider(Decider):
         min_probability: float = 0.0,
     ) -> None:
         self.column, self.questions, self._sample = column, questions, sample
-        self._sources, below = cascade.sources, cascade.below
-        self.n_stages = len(self._sources)
+        self._plan = CascadePlan(cascade, questions, calibration, min_probability)
+        self._sources, self.n_stages = cascade.sources, len(cascade.sources)
         self.cpu_seconds = self._seconds = defaultdict[int, float](float)
         self.certificate = None if calibration is None else str(calibration)
-        self._plan = CascadePlan(questions, self._sources, calibration, below, min_probability)
         may_review = isinstance(self._sources[-1], FunctionSource) or (
             calibration is not None and any(each.abstains for each in calibration.questions)
         )
@@ -62,7 +61,7 @@ class CascadeDecider(Decider):
                 for each in self._sources
             ],
             "calibration": None if calibration is None else asdict(calibration),
-            "below": below,
+            "below": cascade.below,
             "min_probability": min_probability,
         }
 

@@ -150,7 +150,7 @@ def test_the_walk_counts_what_decisions_are() -> None:
     fitted = CascadeCalibration(
         sources=({}, {}), questions=(found,), target="accuracy", at=0.95, confidence=0.9
     )
-    plan = CascadePlan([KIND], Cascade([animals, person]).sources, fitted, 1.0)
+    plan = CascadePlan(Cascade([animals, person]), [KIND], fitted)
     p = whole.probabilities(found.weights, found.constants)
     walked = Walk(p, everybody.targets, goal, [])
     counted, misses, ends = walked.counts(found.threshold, found.abstains)
