@@ -21,7 +21,6 @@ from ..errors import InvalidArgumentError
 from ..evidence.calibration import Calibration
 from ..learning.comparison import (
     CONFIDENCE,
-    ChangedRow,
     Indices,
     PairedComparison,
     compare_answers,
@@ -33,7 +32,14 @@ from ..tables.decider import input_of
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows, given_answers, is_label_file, label_columns
 from ..terminal import counted, printable, terminal_width, text_table, wrap
-from .console import UsageError, add_model_arguments, add_options, open_model, print_json
+from .console import (
+    UsageError,
+    add_model_arguments,
+    add_options,
+    open_model,
+    print_json,
+    with_model,
+)
 from .files import check_output, read_text
 from .progress import RowProgress
 from .questions import (
@@ -128,24 +134,25 @@ def run_compare(arguments: argparse.Namespace) -> int:
     answers: list[Indices] = []
     costs: dict[str, dict[str, Any] | None] = {}  # a table does not tell them
     for name, side in zip(SIDES, sides, strict=True):
-        cost = None
         if side.table is not None:
-            found = tables[side.path]
+            found, costs[name] = tables[side.path], None
         else:
-            found, cost = _asked(arguments, name, side, questions, inputs)
+            found, costs[name] = _asked(arguments, name, side, questions, inputs)
         answers.append(found)
-        costs[name] = cost
     comparison = compare_answers(questions, read_examples(questions, examples).targets, *answers)
+    shown = comparison_json(comparison, rows.places, inputs)
     if arguments.json:
-        shown = comparison_json(comparison, rows.places, inputs)
         print_json({"questions": shown, "costs": costs})
     else:
-        kind = "random row" if is_label_file(labels) else "row"
-        print(comparison_text(comparison, rows.places, inputs, kind))
+        print(comparison_text(comparison, shown, "random row" if is_label_file(labels) else "row"))
         if any(costs.values()):
             print(_costs_text(costs, len(inputs)))
     if arguments.output is not None:
-        _write_changed(arguments.output, comparison, rows.places, inputs)
+        with Path(arguments.output).open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["question", "place", "right", *SIDES, "input"])
+            for name, each in shown.items():
+                table.writerows([name, *row.values()] for row in each["changed"])
     return 0
 
 
@@ -269,9 +276,7 @@ def _asked(
         settings |= {each: asked[each] for each in (*PROMPT_OPTIONS, "scoring")}
     progress = RowProgress()
     try:
-        with open_model(
-            argparse.Namespace(**{**vars(arguments), "model": path}), arguments.n_slots
-        ) as model:
+        with open_model(with_model(arguments, path), arguments.n_slots) as model:
             progress.begin()
             return ask(
                 model,
@@ -308,30 +313,25 @@ def comparison_json(
     comparison: Sequence[PairedComparison], places: Sequence[str], inputs: Sequence[Any]
 ) -> dict[str, Any]:
     """Return a comparison as JSON data, with the places and inputs of the changed rows."""
-    return {
-        each.name: {
-            **each.to_dict(),
-            "changed": [_changed(row, places, inputs) for row in each.changed],
-        }
-        for each in comparison
-    }
-
-
-def _changed(row: ChangedRow, places: Sequence[str], inputs: Sequence[Any]) -> dict[str, str]:
-    return {
-        "place": places[row.row],
-        **{name: getattr(row, name) for name in ("right", "before", "after")},
-        "input": input_text(inputs[row.row]),
-    }
+    found = {}
+    for each in comparison:
+        changed = [
+            {
+                "place": places[row.row],
+                **{name: getattr(row, name) for name in ("right", *SIDES)},
+                "input": input_text(inputs[row.row]),
+            }
+            for row in each.changed
+        ]
+        found[each.name] = {**each.to_dict(), "changed": changed}
+    return found
 
 
 def comparison_text(
-    comparison: Sequence[PairedComparison],
-    places: Sequence[str],
-    inputs: Sequence[Any],
-    kind: str,
+    comparison: Sequence[PairedComparison], shown: Mapping[str, Any], kind: str
 ) -> str:
-    """Return a comparison as text. `kind` says what a row is, such as ``"random row"``."""
+    """Return a comparison as text. `shown` has it as JSON, and `kind` says what a row is, such as
+    ``"random row"``."""
     parts = []
     for each in comparison:
         before, after = each.accuracy(0), each.accuracy(1)
@@ -352,7 +352,7 @@ def comparison_text(
             )
         text = "\n".join(wrap(printable(line), terminal_width()) for line in lines)
         if each.changed:
-            text += "\n" + _changed_table(each.changed, places, inputs)
+            text += "\n" + _changed_table(shown[each.name]["changed"])
         parts.append(text)
     return "\n\n".join(parts)
 
@@ -362,10 +362,8 @@ def _accuracy(found: tuple[float, float, float]) -> str:
     return f"{value:.3f} ({low:.2f} to {high:.2f})"
 
 
-def _changed_table(
-    changed: Sequence[ChangedRow], places: Sequence[str], inputs: Sequence[Any]
-) -> str:
-    rows = [list(_changed(row, places, inputs).values()) for row in changed[:MAX_ROWS]]
+def _changed_table(changed: Sequence[Mapping[str, str]]) -> str:
+    rows = [list(row.values()) for row in changed[:MAX_ROWS]]
     for row in rows:
         row[-1] = printable(" ".join(row[-1].split())[:MAX_INPUT])
     head = ["place", "right", "before", "now", "input"]
@@ -389,17 +387,3 @@ def _costs_text(costs: Mapping[str, Mapping[str, Any] | None], n: int) -> str:
             ]
         rows.append([side, *cells])
     return "\n" + text_table(rows, left=1, width=terminal_width())
-
-
-def _write_changed(
-    path: str,
-    comparison: Sequence[PairedComparison],
-    places: Sequence[str],
-    inputs: Sequence[Any],
-) -> None:
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["question", "place", "right", *SIDES, "input"])
-        for each in comparison:
-            for row in each.changed:
-                table.writerow([each.name, *_changed(row, places, inputs).values()])

@@ -7,7 +7,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -50,11 +50,11 @@ def at_least_one(text: str) -> int:
     return number
 
 
-_SIGNED = ("--gpu-layers", "--orders", "--limit", "--reorder", "--bins", "--max-tokens")
+_POSITIVE = ("--orders", "--limit", "--reorder", "--bins", "--n-slots")
 
 TYPES: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys((*_SIGNED, "--draft-max", "TOP_K"), int),
-    **dict.fromkeys(("-k", "--top", "--top-n", "--group-level"), at_least_one),
+    **dict.fromkeys(("--gpu-layers", "--draft-max", "TOP_K"), int),
+    **dict.fromkeys((*_POSITIVE, "-k", "--top", "--top-n", "--group-level"), at_least_one),
     "N": whole_number,
     **dict.fromkeys(("C", "P", "R"), probability),
     **dict.fromkeys(("SECONDS", "TEMPERATURE", "TOP_P", "MIN_P", "PENALTY"), float),
@@ -79,6 +79,14 @@ def add_options(parser: argparse._ActionsContainer, options: Mapping[str, str]) 
         if value[1:] == ["..."]:
             settings["action"] = "append"
         parser.add_argument(name, **settings)
+
+
+def refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """Raise UsageError for the first option that is given; the message ends with `why`."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value is not False:
+            raise UsageError(f"--{name.replace('_', '-')} {why}")
 
 
 def given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -160,6 +168,10 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
         "options": {name: value for name, value in options.items() if value is not None} or None,
     }
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def with_model(arguments: argparse.Namespace, path: str | None) -> argparse.Namespace:
+    return argparse.Namespace(**{**vars(arguments), "model": path})
 
 
 def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:

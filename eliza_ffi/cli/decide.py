@@ -37,12 +37,12 @@ from .console import (
     print_warning,
     read_given,
     read_messages,
+    refuse,
 )
 from .files import check_output
 from .progress import RowProgress, preparing
 from .questions import (
     add_asking_arguments,
-    add_below_argument,
     add_cascade_arguments,
     add_deciding_arguments,
     add_example_arguments,
@@ -107,7 +107,6 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_deciding_arguments(parser)
     add_cascade_arguments(parser)
-    add_below_argument(parser)
     add_options(
         parser,
         {
@@ -237,9 +236,8 @@ def _cascade(
     arguments: argparse.Namespace, settings: Mapping[str, Any]
 ) -> tuple[Cascade, dict[str, Any]]:
     """Return the cascade of ``--then``, and the settings of its decisions."""
-    for name in ("learn", "abstain", "allowed_probability", "dry_run"):
-        if getattr(arguments, name):
-            raise UsageError(f"--then cannot be combined with {_option(name)}")
+    names = ("learn", "abstain", "allowed_probability", "dry_run")
+    refuse(arguments, names, "cannot be combined with --then")
     if arguments.prior == "inputs":
         raise UsageError("--then cannot be combined with --prior inputs")
     names = ("min_probability", "abstain", "calibration", "allowed_probability")
@@ -305,30 +303,18 @@ def _check_together(arguments: argparse.Namespace) -> None:
     """Reject combinations of options in which one option would have no effect."""
     below_of(arguments)
     if arguments.table is not None:
-        for name in INPUT_ONLY:
-            if getattr(arguments, name) is not None:
-                raise UsageError(
-                    f"{_option(name)} cannot be combined with a table: the inputs are the rows of "
-                    f"{arguments.table}"
-                )
+        why = f"cannot be combined with a table: the inputs are the rows of {arguments.table}"
+        refuse(arguments, INPUT_ONLY, why)
         if arguments.save_prior is not None and arguments.prior != "inputs":
             raise UsageError("--save-prior requires --prior inputs")
-        for name in ("calibration", "think"):
-            if arguments.learn and getattr(arguments, name):
-                raise UsageError(f"--learn cannot be combined with --{name}")
-        if arguments.overwrite and arguments.retry_errors:
-            raise UsageError(
-                "--retry-errors cannot be combined with --overwrite, which decides all rows"
-            )
-        return
-    for name in TABLE_ONLY:
-        value = getattr(arguments, name)
-        if value is not None and value is not False:
-            raise UsageError(f"{_option(name)} requires a TABLE")
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+        if arguments.learn:
+            names = ("calibration", "think") if arguments.think else ("calibration",)
+            refuse(arguments, names, "cannot be combined with --learn")
+        if arguments.overwrite:
+            why = "cannot be combined with --overwrite, which decides all rows"
+            refuse(arguments, ("retry_errors",), why)
+    else:
+        refuse(arguments, TABLE_ONLY, "requires a TABLE")
 
 
 def _read_input(arguments: argparse.Namespace) -> Any:

@@ -34,13 +34,14 @@ from .console import (
     open_model,
     print_json,
     print_warning,
+    refuse,
+    with_model,
 )
 from .files import check_output
 from .progress import RowProgress
 from .questions import (
     PROMPT_OPTIONS,
     add_asking_arguments,
-    add_below_argument,
     add_cascade_arguments,
     add_example_arguments,
     add_question_arguments,
@@ -90,15 +91,10 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(bins=10)
     add_cascade_arguments(parser)
-    add_below_argument(parser)
     add_model_arguments(parser, decides=True)
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
-    for name in ("reorder", "bins"):
-        n = getattr(arguments, name)
-        if n is not None and n < 1:
-            raise UsageError(f"--{name} must be 1 or more, got {n}")
     questions = read_questions(arguments)
     check_output(arguments)
     rows = _read_labelled(arguments, questions)
@@ -140,9 +136,7 @@ def _show_report(
 
 
 def _evaluate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int:
-    for name in ("plots", "reorder"):
-        if getattr(arguments, name) is not None:
-            raise UsageError(f"--{name} cannot be combined with --then")
+    refuse(arguments, ("plots", "reorder"), "cannot be combined with --then")
     fitted = as_cascade_calibration(arguments.calibration)
     cascade = _read_cascade(arguments, rows)
     report = evaluate(
@@ -207,7 +201,7 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
             "--json": "print JSON: the fitted calibration of each question",
         },
     )
-    add_cascade_arguments(parser)
+    add_cascade_arguments(parser, decides=False)
     parser.set_defaults(method="auto", prefer="cheap", confidence=0.9)
     parser.add_argument(
         "--output", metavar="FILE", required=True, help="write to FILE: the calibration"
@@ -235,9 +229,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     rows = _read_labelled(arguments, questions, may_miss=True)
     if arguments.then:
         return _calibrate_cascade(arguments, rows)
-    for name in ("adaptive", "teach"):
-        if getattr(arguments, name):
-            raise UsageError(f"--{name} requires --then")
+    refuse(arguments, ("adaptive", "teach"), "requires --then")
     target = _target(arguments)
     random_rows: dict[str, Any] = {}  # the examples to compare with, by place
     after, has_risk = None, risk is not None or arguments.certify is not None
@@ -280,14 +272,14 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             after, _ = ask(model, inputs, calibration.asked, calibration=calibration)
     calibration.save(arguments.output)
     comparison: tuple[PairedComparison, ...] = ()
-    shown: dict[str, Any] = {}
+    compared: dict[str, Any] = {}
     if earlier is not None and after is not None:
         path = arguments.compare_model or arguments.model
-        with open_model(argparse.Namespace(**{**vars(arguments), "model": path})) as model:
+        with open_model(with_model(arguments, path)) as model:
             before, _ = ask(model, inputs, earlier.asked, calibration=earlier)
         targets = read_examples(questions, random_rows.values()).targets
         comparison = compare_answers(questions, targets, before, after)
-        shown = {"compared": comparison_json(comparison, list(random_rows), inputs)}
+        compared = comparison_json(comparison, list(random_rows), inputs)
     names = [name for name, _ in named_questions(questions)]
     of_labels = [
         name_of(question.name, i)
@@ -298,7 +290,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         fitted = dict(zip(names, map(_facts, calibration.questions), strict=True))
         of_whole = {name: {"threshold": each.to_dict()} for name, each in whole.items()}
-        print_json(fitted | of_whole | shown)
+        print_json(fitted | of_whole | ({"compared": compared} if compared else {}))
     else:
         print(_table(calibration, names))
         for name, question in zip(names, calibration.questions, strict=True):
@@ -312,7 +304,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             if found is not None and found.threshold is not None:
                 print(wrap(printable(f"{name} ({of_rows}): {found}"), terminal_width()))
         if comparison:
-            print("\n" + comparison_text(comparison, list(random_rows), inputs, "random row"))
+            print("\n" + comparison_text(comparison, compared, "random row"))
         if calibration.suspicious_labels:
             print(_suspicious_table(calibration.suspicious_labels, rows.places))
     if arguments.suspicious is not None:
@@ -326,8 +318,7 @@ def _read_compared(
 ) -> Calibration | None:
     """Return the calibration to compare with, if it has the same options."""
     if arguments.compare is None:
-        if arguments.compare_model is not None:
-            raise UsageError("--compare-model requires --compare")
+        refuse(arguments, ("compare_model",), "requires --compare")
         return None
     earlier = read_calibration(arguments.compare)
     expected = [option_names(question) for _, question in named_questions(questions)]
@@ -363,10 +354,8 @@ def _option_risks(
 
 
 def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int:
-    for name in ("risk", "suspicious", "compare", "option_risk", "costs", "review_cost"):
-        if getattr(arguments, name) is not None:
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option} cannot be combined with --then")
+    names = ("risk", "suspicious", "compare", "option_risk", "costs", "review_cost")
+    refuse(arguments, names, "cannot be combined with --then")
     fitted = calibrate(
         _read_cascade(arguments, rows),
         rows.questions,
@@ -388,9 +377,7 @@ def _calibrate_cascade(arguments: argparse.Namespace, rows: LabelledRows) -> int
 def _target(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the target of ``--certify``, as keyword arguments of `calibrate`."""
     if arguments.certify is None and not arguments.then:
-        for name in ("at", "of"):
-            if getattr(arguments, name) is not None:
-                raise UsageError(f"--{name} requires --certify")
+        refuse(arguments, ("at", "of"), "requires --certify")
     found = {"target": arguments.certify, "at": arguments.at, "option": arguments.of}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -331,8 +331,6 @@ def run_choose(arguments: argparse.Namespace) -> int:
 
 def run_generate(arguments: argparse.Namespace) -> int:
     question = read_question(arguments)
-    if arguments.max_tokens < 0:
-        raise UsageError(f"--max-tokens must be 0 or more, got {arguments.max_tokens}")
     if not 0 <= arguments.draft_max <= MAX_DRAFT_TOKENS:
         raise UsageError(f"--draft-max must be 0 to {MAX_DRAFT_TOKENS}, got {arguments.draft_max}")
     if arguments.drafter is not None and arguments.draft_max == 0:

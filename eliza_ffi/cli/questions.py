@@ -24,7 +24,7 @@ from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows
 from ..tables.rows import check_column, other_delimiter
-from .console import UsageError, add_options, given, open_model
+from .console import UsageError, add_options, given, open_model, with_model
 from .files import check_utf8, read_bytes, read_text
 
 _FOLLOWING = {"predicate": ("name",), "ask": ("option", "name"), "score": ("level", "name")}
@@ -106,22 +106,17 @@ def add_deciding_arguments(group: argparse._ActionsContainer) -> None:
     group.set_defaults(min_probability=0.0, think=0)
 
 
-def add_cascade_arguments(group: argparse._ActionsContainer) -> None:
+def add_cascade_arguments(group: argparse._ActionsContainer, *, decides: bool = True) -> None:
+    below = {
+        "--then-below P": "with --then, without a calibration: ask the next model if an answer "
+        "has a probability below P (default: 1)"
+    }
     add_options(
         group,
         {
             "--then MODEL ...": "ask this model, too, if the answer may still change; repeat for "
-            "more; with --think, only the last model thinks"
-        },
-    )
-
-
-def add_below_argument(group: argparse._ActionsContainer) -> None:
-    add_options(
-        group,
-        {
-            "--then-below P": "with --then, without a calibration: ask the next model if an answer "
-            "has a probability below P (default: 1)"
+            "more; with --think, only the last model thinks",
+            **(below if decides else {}),
         },
     )
 
@@ -155,7 +150,7 @@ def read_cascade(
     sources = []
     for place, path in enumerate(paths, 1):
         own = dict(settings) if place == len(paths) else {**settings, "think": 0}
-        of_model = argparse.Namespace(**{**vars(arguments), "model": path})
+        of_model = with_model(arguments, path)
         sources.append(source(of_model, own, path or "the embedded model"))
     return Cascade(sources, below=below_of(arguments))
 
@@ -252,10 +247,6 @@ def read_calibration(path: str | Path) -> Calibration:
 def read_asking(arguments: argparse.Namespace, path: str | None = None) -> dict[str, Any]:
     """Return the keyword arguments of `decide` for prompts and scoring; None = not given. `path` is
     the file of a calibration."""
-    if arguments.orders is not None and arguments.orders < 1:
-        raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")
-    if arguments.n_slots == 0:
-        raise UsageError("--n-slots must be 1 or more, got 0")
     calibration = None if path is None else read_calibration(path)
     scoring_of(calibration, arguments.scoring)
     return {**given(arguments, *PROMPT_OPTIONS, "scoring"), "calibration": calibration}
@@ -281,8 +272,6 @@ def read_table(arguments: argparse.Namespace) -> InputTable:
         if hasattr(arguments, "input") and not Path(arguments.table).exists():
             raise UsageError(f"there is no table {arguments.table!r}: give a text with --input")
         raise UsageError("a table needs a --column: the column with the inputs")
-    if arguments.limit is not None and arguments.limit < 1:
-        raise UsageError(f"--limit must be 1 or more, got {arguments.limit}")
     table = open_table(Path(arguments.table), _delimiter(arguments))
     check_column(table, arguments.column)
     return table

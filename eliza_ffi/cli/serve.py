@@ -23,11 +23,10 @@ from ..hub import HubName, read_name
 from ..model import Model
 from ..serve.settings import LabelSettings, QuestionSet, ServeSettings
 from ..tables.label_file import draw_rows
-from .console import UsageError, add_model_arguments, add_options, given, open_model
+from .console import UsageError, add_model_arguments, add_options, given, open_model, refuse
 from .files import read_text
 from .questions import (
     add_asking_arguments,
-    add_below_argument,
     add_cascade_arguments,
     add_deciding_arguments,
     add_table_arguments,
@@ -116,7 +115,6 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         "several models", "decide as a cascade; the first model answers all other requests"
     )
     add_cascade_arguments(group)
-    add_below_argument(group)
     add_model_arguments(parser, decides=True)
 
 
@@ -291,9 +289,8 @@ def run_mcp(arguments: argparse.Namespace) -> int:
 
     by_http = arguments.port is not None
     if not by_http:
-        for name in ("api_key_file", "without_key", "cors_origin", "allowed_host", "log_requests"):
-            if getattr(arguments, name):
-                raise UsageError(f"--{name.replace('_', '-')} requires --port")
+        names = ("api_key_file", "without_key", "cors_origin", "allowed_host", "log_requests")
+        refuse(arguments, names, "requires --port")
         arguments.port = 0
     settings = _logged_settings(arguments)
     with ExitStack() as stack:

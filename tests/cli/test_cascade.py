@@ -77,7 +77,10 @@ def test_the_thresholds_of_calibrate_are_used(run: Run, table: str) -> None:
     [
         (["--then-below", "0.5"], "--then-below requires --then"),
         (["--then", OTHER, "--encoder", OTHER], "--then cannot be combined with --encoder"),
-        (["--then", OTHER, "--allowed-probability"], "combined with --allowed-probability"),
+        (
+            ["--then", OTHER, "--allowed-probability"],
+            "--allowed-probability cannot be combined with --then",
+        ),
         (["--then", OTHER, "--prior", "inputs"], "cannot be combined with --prior inputs"),
     ],
 )

@@ -345,7 +345,10 @@ ONE_LABEL = ["choose", "--prompt", "x", "--label", "a"]
         (["choose", "--prompt", "x", "--label", ""], "--label number 1 is empty"),
         (["choose", "--prompt", "", "--label", "a"], "the prompt is empty"),
         (["choose", "--prompt", "x", "--prompt-file", "y"], "not allowed with argument"),
-        (["generate", "--prompt", "x", "--max-tokens", "-1"], "--max-tokens must be 0 or more"),
+        (
+            ["generate", "--prompt", "x", "--max-tokens", "-1"],
+            "'-1' is not a whole number of 0 or more",
+        ),
         (["generate", "--prompt", "x", "--n-ctx", "many"], "'many' is not a whole number"),
         (["choose", "--mode", "top"], "invalid choice: 'top'"),
         (["dance"], "invalid choice: 'dance'"),

@@ -287,7 +287,7 @@ def test_a_question_can_have_a_risk_of_its_own(run: Run, table: str) -> None:
     ("command", "options", "code", "message"),
     [
         ("evaluate", ["--target", "silent"], 2, "--target must be QUESTION=COLUMN, got 'silent'"),
-        ("evaluate", ["--reorder", "0"], 2, "--reorder must be 1 or more"),
+        ("evaluate", ["--reorder", "0"], 2, "--reorder: expected 1 or more"),
         ("evaluate", ["--target", "tone=body"], 1, "unknown question: 'tone'"),
         ("evaluate", [], 1, "no column 'silent' with right answers: give --target"),
         ("evaluate", ["--target", "silent=body"], 1, "line 2, column 'body': "),

@@ -229,7 +229,7 @@ def test_keys_are_printable_ascii(keys: tuple[str, ...]) -> None:
         (["--queue", "-1"], "a whole number of 0 or more"),
         (["--deadline", "0"], "at most 86400"),
         (["--deadline", "nan"], "at most 86400"),
-        (["--n-slots", "0"], "--n-slots must be 1 or more"),
+        (["--n-slots", "0"], "--n-slots: expected 1 or more"),
         (["--max-body", "0"], "--max-body must be above 0 and at most 1024 MiB, got"),
         (["--max-body", "1025"], "--max-body must be above 0 and at most 1024 MiB, got"),
         (["--max-options", "1"], "--max-options must be 2 to 100000, got 1"),
