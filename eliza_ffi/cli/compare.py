@@ -187,7 +187,7 @@ def _check_models(arguments: argparse.Namespace, sides: Sequence[_SetUp]) -> Non
 
 def _questions(arguments: argparse.Namespace, sides: Sequence[_SetUp]) -> tuple[Question, ...]:
     """Return the questions of the command line, or else of a set-up, which must agree."""
-    given_ones = arguments.questions is not None or hasattr(arguments, "question_parts")
+    given_ones = arguments.questions is not None or arguments.question_parts is not None
     questions = read_questions(arguments) if given_ones else None
     for side in sides:
         if side.questions is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -253,9 +253,13 @@ def _on_workers(
     arguments: argparse.Namespace, settings: Mapping[str, Any], name: str
 ) -> WorkersSource:
     """Return a source of a cascade whose model the workers of Ray open."""
+    return WorkersSource(_workers(arguments), arguments.workers, settings, name)
+
+
+def _workers(arguments: argparse.Namespace) -> Callable[..., TableWorkers]:
     if not arguments.workers:
         raise UsageError("--ray requires --workers, 1 or more")
-    workers = partial(
+    return partial(
         TableWorkers,
         arguments.ray,
         arguments.workers,
@@ -263,7 +267,6 @@ def _on_workers(
         model_options=model_options(arguments, arguments.n_slots),
         waiting=_report_waiting,
     )
-    return WorkersSource(workers, arguments.workers, settings, name)
 
 
 @contextmanager
@@ -275,16 +278,7 @@ def _decider(arguments: argparse.Namespace, *asked: Any) -> Iterator[Decider]:
         yield CascadeDecider(cascade, column, questions, sample, **of_cascade)
         return
     if arguments.ray is not None:
-        if not arguments.workers:
-            raise UsageError("--ray requires --workers, 1 or more")
-        with TableWorkers(
-            arguments.ray,
-            arguments.workers,
-            *asked,
-            model=arguments.model,
-            model_options=model_options(arguments, arguments.n_slots),
-            waiting=_report_waiting,
-        ) as workers:
+        with _workers(arguments)(*asked) as workers:
             yield workers
         return
     with open_model(arguments, arguments.n_slots) as model:
@@ -430,11 +424,10 @@ def _learned_text(result: TableResult) -> str:
             f"{name}: {counted(learned.n_changed, 'answer')} of {n:,} changed, not calibrated; "
             f"{reasons}"
         )
-        pairs = [
+        lines += (
             f"  row {each.row:,}: {cell_text(each.before)} -> {cell_text(each.after)}"
             for each in learned.changed
-        ]
-        lines += pairs
+        )
     return "\n".join(wrap(printable(line), terminal_width()) for line in lines)
 
 

@@ -31,20 +31,6 @@ _FOLLOWING = {"predicate": ("name",), "ask": ("option", "name"), "score": ("leve
 """The options that begin a question, with the options that may follow them."""
 
 
-class _AppendPart(argparse.Action):
-    """Appends an option to the parts of the questions, in the order of the command line."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        parts = getattr(namespace, "question_parts", None) or []
-        namespace.question_parts = [*parts, (self.dest, str(values))]
-
-
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "questions", "in a file, or on the command line, each followed by its own options"
@@ -64,7 +50,13 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
         ("level", "a level of the preceding --score, lowest first; repeat for each"),
         ("name", "the name of the preceding question"),
     ):
-        group.add_argument(f"--{option}", action=_AppendPart, metavar="TEXT", help=text)
+        # All append to one list, which keeps the order of the command line.
+        part: dict[str, Any] = {"dest": "question_parts", "type": partial(_part, option)}
+        group.add_argument(f"--{option}", action="append", metavar="TEXT", help=text, **part)
+
+
+def _part(option: str, text: str) -> tuple[str, str]:
+    return option, text
 
 
 def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
@@ -216,7 +208,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
-    parts = getattr(arguments, "question_parts", None) or []
+    parts = arguments.question_parts
     if arguments.questions is None:
         if parts:
             return _from_options(parts)

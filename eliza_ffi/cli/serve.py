@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -229,18 +229,16 @@ def _add_set_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _check_modules(modules: Sequence[str], extra: str) -> None:
     """Raise NotSupportedError if a module of an extra is missing."""
-    missing = [name for name in modules if not _is_installed(name)]
+    missing = []
+    for name in modules:
+        with suppress(ModuleNotFoundError):  # not even its parent is there
+            if importlib.util.find_spec(name) is not None:
+                continue
+        missing.append(name)
     if missing:
         raise NotSupportedError(
             f"{extra} requires {', '.join(missing)}: pip install 'eliza-ffi[{extra}]'"
         )
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # not even its parent is there
-        return False
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
