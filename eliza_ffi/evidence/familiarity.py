@@ -6,22 +6,19 @@ of texts of all kinds. :mod:`eliza_ffi.learning.familiarity` fits the direction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_number
-from ..decisions.probabilities import Array
+from ..decisions.probabilities import Array, Floats
 from ..errors import InvalidArgumentError
-from .features import Floats
-from .heads import packed, unpacked
+from .json_fields import JsonFields
 
 
 @dataclass(frozen=True, eq=False)
-class Familiarity:
+class Familiarity(JsonFields):
     """A direction in the features of a head.
 
     Attributes
@@ -47,19 +44,8 @@ class Familiarity:
         """Return whether an input with these features, [n_features, n_embd], is unfamiliar."""
         return bool(self.distances(hidden[:, None])[0] > self.threshold)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data. The arrays are base64 of little-endian float32."""
-        arrays = {name: packed(getattr(self, name)) for name in ("mean", "weights")}
-        return {**arrays, "threshold": self.threshold}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Familiarity:
-        """Read the result of :meth:`to_dict`, with flat arrays: see :meth:`shaped`."""
-        mean, weights = (unpacked(name, data[name]) for name in ("mean", "weights"))
-        return cls(mean, weights, float(check_number("the threshold", data["threshold"])))
-
     def shaped(self, n_features: int) -> Familiarity:
-        """Return the same with arrays of the right shape; raise if they cannot have it."""
+        """Return the same, read from a file, with arrays of the right shape."""
         n, n_weights = self.mean.size, self.weights.size
         if not n or n % n_features or n_weights != n:
             raise InvalidArgumentError(

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os.path import commonprefix
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..decisions.probabilities import Floats
 from ..decisions.prompt_tokens import QuestionPrompt
 from ..library.protocol import Hidden, StreamConfig
 from ..session.scoring import ScoredPrompt
@@ -26,18 +26,14 @@ if TYPE_CHECKING:
     from ..session.session import Session
 
 Pooling = Literal["mean", "last", "embedding"]
-
-POOLINGS: tuple[Pooling, ...] = ("mean", "last", "embedding")
 """Over the tokens of the input, the last token of the prompt, and the embedding of an encoder."""
-
-Floats = NDArray[np.float32]
 
 
 class Feature(NamedTuple):
     """The hidden state at a layer, as in :meth:`eliza_ffi.Model.hidden_states`."""
 
     pooling: Pooling
-    layer: int
+    layer: Annotated[int, (1,)]
 
 
 def embedding_of(session: Session) -> Feature | None:

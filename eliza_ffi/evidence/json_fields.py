@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ from typing import (
     get_type_hints,
 )
 
+import numpy as np
+
 from ..checks import (
     check_file,
     check_flag,
@@ -32,6 +35,7 @@ from ..checks import (
     check_text,
     check_whole,
 )
+from ..decisions.probabilities import Floats
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -48,8 +52,9 @@ Share = Annotated[float, (0.0, 1.0)]
 class JsonFields:
     """A frozen dataclass that is written by its fields, and read by the types of its fields.
 
-    A class with `to_dict` and `from_dict` of its own can be the type of a field, too. Fields that
-    are not compared are not written.
+    A class with `to_dict` and `from_dict` of its own can be the type of a field, too. Arrays are
+    written as base64 of little-endian float32, and read flat. Fields that are not compared are not
+    written.
     """
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,6 +88,8 @@ def _fields(kind: Any) -> list[Field[Any]]:
 def _written(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_written(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return base64.b64encode(np.ascontiguousarray(value, "<f4").tobytes()).decode("ascii")
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
@@ -95,11 +102,16 @@ def _read(name: str, value: Any, kind: Any) -> Any:
         return check_one_of(name, value, args)
     if origin is tuple and args[1:] == (...,):
         return tuple([_read(name, each, args[0]) for each in check_several(name, value, "a list")])
-    if origin is tuple:
+    named = getattr(kind, "_fields", None) and get_type_hints(kind, include_extras=True)
+    if origin is tuple or named:
+        kinds = list(named.items()) if named else [(name, each) for each in args]
         parts = list(check_several(name, value, "a list"))
-        if len(parts) != len(args):
-            raise InvalidArgumentError(f"{name}: expected {len(args)} parts, got {len(parts)}")
-        return tuple([_read(name, *each) for each in zip(parts, args, strict=True)])
+        if len(parts) != len(kinds):
+            raise InvalidArgumentError(f"{name}: expected {len(kinds)} parts, got {len(parts)}")
+        found = [_read(key, part, of) for part, (key, of) in zip(parts, kinds, strict=True)]
+        return kind(*found) if named else tuple(found)
+    if origin is np.ndarray:
+        return _unpacked(name, check_text(name, value))
     if origin is not None:
         read = check_kind(name, value, Mapping, "an object")
         return {_read(name, k, args[0]): _read(name, read[k], args[1]) for k in read}
@@ -109,6 +121,16 @@ def _read(name: str, value: Any, kind: Any) -> Any:
         return float(check_number(name, value, *limits))
     checks: dict[Any, Any] = {bool: check_flag, int: check_whole, str: check_text}
     return checks[kind](name, value, *limits) if kind in checks else value
+
+
+def _unpacked(name: str, text: str) -> Floats:
+    try:
+        values = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float32)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{name}: not base64 of float32: {error}") from None
+    if not np.isfinite(values).all():
+        raise InvalidArgumentError(f"{name}: expected finite numbers")
+    return values
 
 
 def read_file(path: str | os.PathLike[str], what: str, read: Callable[[bytes], T]) -> T:

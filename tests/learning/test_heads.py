@@ -257,9 +257,9 @@ def test_an_option_without_an_example_is_never_the_most_probable_one(seen: int) 
     [
         ({"features": []}, "features must be a list of different pairs"),
         ({"features": [["mean", 2], ["mean", 2]]}, "features must be a list of different pairs"),
-        ({"features": [["max", 2]]}, "the pooling must be one of"),
-        ({"features": [["last", 0]]}, "the layer must be a whole number of 1 or more"),
-        ({"features": [["last"]]}, "a feature must be a pooling and a layer"),
+        ({"features": [["max", 2]]}, "pooling must be one of"),
+        ({"features": [["last", 0]]}, "layer must be a whole number of 1 or more"),
+        ({"features": [["last"]]}, "features: expected 2 parts, got 1"),
         ({"features": "12"}, "features"),
         ({"weights": "!"}, "weights: not base64 of float32"),
         ({"weights": "AAA="}, "weights: not base64 of float32"),
