@@ -35,9 +35,6 @@ class Examples:
     inputs: tuple[Any, ...]
     targets: NDArray[np.intp]
 
-    def __len__(self) -> int:
-        return len(self.inputs)
-
 
 def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQuestion], ...]:
     """Split questions into questions with one answer each, and name each one.

@@ -40,7 +40,7 @@ from ..decisions.models.session_models import decision_model_of
 from ..decisions.passages import Cut, cuts
 from ..decisions.probabilities import Array, log_softmax
 from ..decisions.prompt_settings import OptionPrior, PromptArguments, PromptSettings
-from ..decisions.prompts import ask, input_text
+from ..decisions.prompts import input_text
 from ..decisions.questions import MAX_OPTIONS as LISTED_OPTIONS
 from ..decisions.questions import Choice, MultiLabel, Question
 from ..decisions.wire import as_questions
@@ -52,7 +52,13 @@ from ..session.run import Run
 from ..session.scoring import ScoreArgs, ScoreResult, ranking_of
 from ..session.task import run_on_this_thread
 from .auto_prompts import N_SAMPLE, prompt_settings_runs, sample_of
-from .calibration import Calibration, as_calibration, scoring_of, wording_hash
+from .calibration import (
+    Calibration,
+    QuestionCalibration,
+    as_calibration,
+    scoring_of,
+    wording_hash,
+)
 from .comparing import check_comparable, has_source, only_compares, warn_of_names
 from .question_plan import QuestionPlan, Scores, WantedHidden, is_of_row, score_run
 from .rewording import N_INPUTS, Recentring, in_other_words, known_recentrings
@@ -365,10 +371,6 @@ class DecisionPlan:
             hidden=(settings.calibration and settings.calibration.wanted_hidden) or settings.hidden,
         )
 
-    @property
-    def questions_text(self) -> str:
-        return "\n\n".join(ask(each).text for each in self.every)
-
     def codes(self, place: int) -> list[str]:
         """Return the options of a question whose names are codes that the model must read."""
         return [] if self.has_source else self.question_plan.codes(place)
@@ -557,8 +559,9 @@ class DecisionPlan:
         assert isinstance(scores, QuestionScores)
         certificate: dict[str, Any] = {}
         if calibration is not None:
-            certificate = self._certificate(place, logs)
-            certificate["unfamiliar"] = calibration.questions[place].is_unfamiliar(scores)
+            fitted = calibration.questions[place]
+            certificate = self._certificate(place, logs, fitted)
+            certificate["unfamiliar"] = fitted.is_unfamiliar(scores)
         if isinstance(question, Choice) and question.has_many_options:
             ranking = ranking_of(logs, question.top)
             return ranked_answer(question, ranking, settings.min_probability, **certificate)
@@ -566,12 +569,8 @@ class DecisionPlan:
         p = np.exp(logs).tolist()
         return answer_of(question, p, mass, settings.min_probability, **certificate)
 
-    def _certificate(self, place: int, logs: Array) -> dict[str, Any]:
+    def _certificate(self, place: int, logs: Array, fitted: QuestionCalibration) -> dict[str, Any]:
         """Return the fields of an answer that depend on the calibration's risk and costs."""
-        calibration = self.settings.calibration
-        fitted = None if calibration is None else calibration.questions[place]
-        if fitted is None:
-            return {}
         p, values, found = np.exp(logs)[None], self.every[place].values, dict[str, Any]()
         if (costs := fitted.costs) is not None:
             found["cheapest"] = values[int(costs.answers(p)[0])]
@@ -766,9 +765,7 @@ class _Plans(Recent[DecisionPlan]):
         return method, asked, second, *arguments, *types, *values
 
 
-@once_for_each
-def _plans_of(session: Session) -> _Plans:
-    return _Plans(session)
+_plans_of = once_for_each(_Plans)
 
 
 def _reads_clock(session: Session) -> bool:

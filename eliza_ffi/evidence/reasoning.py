@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..chat.template import Messages
 from ..decisions.answers import Decision, DecisionUsage
-from ..decisions.prompts import input_text
+from ..decisions.prompts import ask, input_text
 from ..errors import NoChatTemplateError
 from ..session.requests import generate_request
 from ..session.run import Run
@@ -121,7 +121,8 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
 def reasoning_run(session: Session, input: Any, plan: DecisionPlan) -> Run[Reasoning]:
     """Return the run that lets the model reason about an input and its questions."""
     plan.question_plan.about(session, input)  # checks the input before the model reasons
-    text = f"{input_text(input).strip()}\n\n{plan.questions_text}"
+    asked = "\n\n".join(ask(each).text for each in plan.every)
+    text = f"{input_text(input).strip()}\n\n{asked}"
     messages: Messages = [{"role": "user", "content": text}]
     try:
         prompt: Any = session.chat().tokens(messages)

@@ -134,7 +134,7 @@ def calibrate_cascade(
     places = [place_of_target(question, target, option) for _, question in named]
     failed = raised_or_skipped(on_skip)
 
-    every, texts = np.arange(len(examples)), list(examples.inputs)
+    every, texts = np.arange(len(examples.inputs)), list(examples.inputs)
 
     def read_some(read: Callable[..., list[Any]], places: Sequence[int]) -> list[Any]:
         """Return the readings of a source for some inputs; None for a skipped input."""

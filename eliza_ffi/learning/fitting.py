@@ -10,7 +10,7 @@ standard error of the best.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -492,9 +492,15 @@ def calibrate(
         fitted = _with_familiarity(model, every, settings, fitted, of_heads, cache, score_cache)
     labels = []
     if risks is not None:
-        for name, parts in _parts_of_labels(asked):
+        for i, (each, parts) in enumerate(parts_of(asked)):
+            if not isinstance(each, MultiLabel):
+                continue
+            name = name_of(each.name, i)
             threshold = _certified_labels(
-                [certifying[i] for i in parts], risks[parts[0]], confidence, sampled is not None
+                [certifying[part] for part in parts],
+                risks[parts[0]],
+                confidence,
+                sampled is not None,
             )
             labels.append(LabelsThreshold(first=parts[0], n=len(parts), threshold=threshold))
             for reason in _nothing_certified(f"{name}, all labels", threshold, sampled is None):
@@ -1126,13 +1132,6 @@ def _neglected(name: str, fitted: QuestionCalibration, rows: _HeldOut) -> list[s
                 "right. The risk is kept on average; each_option=True keeps it for each option"
             )
     return reasons
-
-
-def _parts_of_labels(questions: Sequence[Question]) -> Iterator[tuple[str, range]]:
-    """Yield each question with several labels, and the indices of its labels."""
-    for i, (question, parts) in enumerate(parts_of(questions)):
-        if isinstance(question, MultiLabel):
-            yield name_of(question.name, i), parts
 
 
 def _certified_labels(

@@ -192,10 +192,6 @@ class QuestionReport:
         return fields
 
 
-def accuracy(answers: ArrayLike, targets: ArrayLike) -> float:
-    return float((np.asarray(answers) == np.asarray(targets)).mean())
-
-
 def nll(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     """Return the mean of -log p of the right options, in nats; 0 is best.
 

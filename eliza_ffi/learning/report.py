@@ -368,11 +368,10 @@ def _evaluate_cascade(
     used = [place for place, each in enumerate(every) if isinstance(each, list)]
     readings = [every[place] for place in used]
     decided, targets_of = [decision_of(plan, each) for each in readings], examples.targets[used]
-    reports = []
-    for i, (name, question) in enumerate(named_questions(plan.questions)):
+    reports, named = [], named_questions(plan.questions)
+    _check_answered(named, targets_of != UNLABELLED)
+    for i, (name, question) in enumerate(named):
         labelled = np.flatnonzero(targets_of[:, i] != UNLABELLED)
-        if not len(labelled):
-            raise InvalidArgumentError(f"no example answers {name!r}")
         singles = [
             [each for _, each in single_answers(decided[row])][i] for row in labelled.tolist()
         ]

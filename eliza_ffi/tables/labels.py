@@ -78,15 +78,12 @@ class LabelledRows:
             number = row.fields[ROW] if has_kinds else row.number
             self.numbers.append(None if number in (None, "") else _number(row, number))
             self.kinds.append(kind)
-            yield input, self._answers(row, wrong)
+            yield input, _answers(row, self.questions, self.labels, wrong)
         _raise_wrong(wrong)
 
     def leave_out(self, example: int, why: str) -> None:
         """Add an example to :attr:`left_out`. Pass this method to `evaluate` as ``on_skip``."""
         self.left_out.append(f"{self.places[example]}: {why}")
-
-    def _answers(self, row: TableRow, wrong: list[str]) -> dict[str, Any]:
-        return _answers(row, self.questions, self.labels, wrong)
 
 
 def is_label_file(table: InputTable) -> bool:

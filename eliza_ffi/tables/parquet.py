@@ -26,7 +26,7 @@ def load_pyarrow() -> Any:
     return pyarrow
 
 
-class ParquetTable:
+class ParquetTable(InputTable):
     """A Parquet file."""
 
     def __init__(self, path: Path) -> None:
@@ -38,9 +38,6 @@ class ParquetTable:
             self.n_rows = int(file.metadata.num_rows)
         self.columns = tuple(self.schema.names)
         check_distinct(path, self.columns)
-
-    def all_columns(self) -> tuple[str, ...]:
-        return self.columns
 
     def rows(
         self, after: int = 0, columns: Collection[str] | None = None

@@ -61,6 +61,7 @@ class InputTable(Protocol):
 
     def all_columns(self) -> tuple[str, ...]:
         """Return all columns. For a JSONL file, this reads all rows."""
+        return self.columns
 
     def rows(
         self, after: int = 0, columns: Collection[str] | None = None

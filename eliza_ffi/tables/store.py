@@ -44,6 +44,8 @@ class JobStore:
     ----------
     facts : dict
         What :meth:`note` stored.
+    end : int
+        The length of the file in bytes.
     failed : set of int
         The numbers of the rows with errors.
 
@@ -124,11 +126,6 @@ class JobStore:
         self._file.truncate(end)
         self._scan()
 
-    @property
-    def end(self) -> int:
-        """The length of the file in bytes."""
-        return self._end
-
     def note_output(self, part: Path) -> None:
         """Record the hash of a file with all rows, before the file replaces the output."""
         self.note(output=content_hash(part))
@@ -158,7 +155,7 @@ class JobStore:
             )
         if self.n_rows:
             self._check(self.facts["job"])
-            self._file.truncate(self._end)
+            self._file.truncate(self.end)
             return
         # Without rows, nothing depends on the settings of the earlier job.
         self._output.unlink(missing_ok=True)
@@ -183,13 +180,13 @@ class JobStore:
         self.facts: dict[str, Any] = {}
         self._outputs: set[str] = set()
         self._written: str | None = None
-        self._end = 0
+        self.end = 0
         self._reader.seek(0)
         for line in self._reader:
             fact = _fact(line)
             if fact is None or not self._take(fact):
                 return
-            self._end += len(line)
+            self.end += len(line)
 
     def _take(self, fact: Mapping[str, Any]) -> bool:
         """Note the fact of a line at the end; return False if rows before it are missing."""
@@ -201,9 +198,9 @@ class JobStore:
             return True
         number = fact["cells"][ROW]
         if number == self.n_rows + 1:
-            self._places.append(self._end)
+            self._places.append(self.end)
         elif number <= self.n_rows:
-            self._places[number - 1] = self._end
+            self._places[number - 1] = self.end
         else:
             return False
         self._written = None
@@ -220,7 +217,7 @@ class JobStore:
         except OSError as error:
             raise ElizaError(f"{self.path}: {error.strerror}; run the job again") from error
         self._take(fact)
-        self._end += len(line)
+        self.end += len(line)
 
     def _sync(self) -> None:
         os.fsync(self._file.fileno())

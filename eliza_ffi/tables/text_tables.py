@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgumentError
-from .rows import TableRow, check_distinct, check_unchanged, is_unicode
+from .rows import InputTable, TableRow, check_distinct, check_unchanged, is_unicode
 
 if TYPE_CHECKING:
     from _csv import _reader as CsvReader  # noqa: N812
@@ -85,7 +85,7 @@ class Lines:
                 return
 
 
-class CsvTable:
+class CsvTable(InputTable):
     """A CSV file with a header: RFC 4180, in UTF-8.
 
     Raises
@@ -99,10 +99,6 @@ class CsvTable:
         self.delimiter = delimiter
         with Lines(path) as lines:
             self.columns = tuple(self._header(lines))
-
-    def all_columns(self) -> tuple[str, ...]:
-        """Return the columns."""
-        return self.columns
 
     def rows(
         self, after: int = 0, columns: Collection[str] | None = None
