@@ -31,16 +31,7 @@ _SHORT = re.compile(r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vs)$")
 
 @dataclass(frozen=True)
 class Cut:
-    """A passage, and the input without it.
-
-    Attributes
-    ----------
-    start, end : int
-        Its place in :func:`~eliza_ffi.decisions.prompts.input_text` of the input, in characters.
-    text : str
-    rest : str
-        The text of the input without the passage.
-    """
+    """A passage, its place in the text of the input, in characters, and the text without it."""
 
     start: int
     end: int

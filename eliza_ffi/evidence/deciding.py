@@ -92,18 +92,10 @@ MAX_PLANS, MAX_PROMPTS, MAX_OPTIONS = 64, 256, 4096
 class Settings:
     """Hold the settings of a decision.
 
-    Attributes
-    ----------
-    think : int
-        Maximum number of tokens of the reasoning before the questions; 0 = no reasoning.
-    fitted : Calibration or None
-        The calibration as it was given, before another wording of the questions changed it.
-    recentring : Recentring or None
-        Re-centres the calibration on single inputs, for another wording of the questions.
-    hidden : WantedHidden or None
-        The hidden states to read if the calibration needs none.
-    stream : mapping
-        The settings of the stream: slot and cache.
+    `think` is the maximum number of tokens of the reasoning before the questions. `fitted` is the
+    calibration before another wording of the questions changed it. `recentring` re-centres it on
+    single inputs. `hidden` has the hidden states to read if the calibration needs none, and
+    `stream` the slot and the cache.
     """
 
     prompts: PromptSettings = field(default_factory=PromptSettings)

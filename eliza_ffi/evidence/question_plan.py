@@ -99,17 +99,8 @@ class QuestionRequest(NamedTuple):
 class QuestionPlan:
     """The prompts of questions with one answer each, prepared for any input.
 
-    Parameters
-    ----------
-    full
-        Whether to compute full scores as well.
-    stream
-        The settings of the stream: slot and cache.
-    may_search
-        Whether to search only for the most probable options of questions with more than 255
-        options. Otherwise, all options are scored.
-    hidden
-        The hidden states to read.
+    With `full`, full scores are computed as well. `stream` has the slot and the cache. With
+    `may_search`, only the most probable options of questions with more than 255 options are found.
     """
 
     def __init__(

@@ -84,15 +84,8 @@ class ComparedOption:
 class Compared:
     """A question for sources.
 
-    Attributes
-    ----------
-    instructions : str
-    options : tuple of ComparedOption
-    needs_threshold : bool
-        Whether the question has a single option, a label that fits or not. Because there is no
-        other option to compare the label with, the result has the label's value and 0.
-    are_levels : bool
-        Whether the options are the levels of a score.
+    If `needs_threshold` is true, the question has a single option, a label that fits or not. The
+    result then has the label's value and 0, because there is no other option to compare it with.
     """
 
     instructions: str
@@ -108,15 +101,9 @@ class Compared:
 class Evidence:
     """The result of a source for an input.
 
-    Attributes
-    ----------
-    scores : tuple of (array or None)
-        For each question, log-probabilities before the softmax, shape [n_options]. None for a
-        question that the source cannot answer.
-    vectors : tuple of array of float32, shape [n_embd]
-        The vector of the input for each question, from an encoder; empty for a reranker.
-    n_tokens : int
-        How many tokens the input has.
+    `scores` has the log-probabilities of each question before the softmax, shape [n_options]; None
+    for a question that the source cannot answer. `vectors` has the vector of the input for each
+    question, shape [n_embd]; it is empty for a reranker. `n_tokens` is the length of the input.
     """
 
     scores: tuple[Array | None, ...]

@@ -78,14 +78,8 @@ def shares_of(
 ) -> list[Share]:
     """Return the share of each option among rows, by group.
 
-    Parameters
-    ----------
-    answers
-        For each row, the answers of the model: one, several labels, or none.
-    labels
-        The right answers of randomly chosen rows, by the index of the row.
-    groups
-        The group of each row.
+    `answers` has the answers of the model to each row: one, several labels, or none. `labels` has
+    the right answers of randomly chosen rows, by the index of the row.
     """
     confidence = inner_fraction("confidence", confidence)
     labels, n = labels or {}, len(answers)

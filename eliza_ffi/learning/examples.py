@@ -30,12 +30,8 @@ OnSkip = Callable[[int, str], Any]
 class ScoreCache:
     """Scores of one model, which later fits use instead of reading the same inputs again.
 
-    Attributes
-    ----------
-    calibration : Calibration
-        The calibration whose settings the prompts have.
-    found : dict
-        For each way to ask, the scores by the text of the input; empty at first.
+    The settings of the prompts are those of `calibration`. `found` has the scores by the text of
+    the input, for each way to ask; it is empty at first.
     """
 
     calibration: Calibration
@@ -86,12 +82,8 @@ def ask_examples(
     each input that cannot be used, and the reason. If it is None, or if no input can be used, an
     error with this reason is raised. With `score_cache`, only inputs without scores there are read.
 
-    Returns
-    -------
-    list of list of QuestionScores
-        For each question, the scores of the inputs about which it was asked, in order.
-    array of bool, shape [n_inputs, n_questions]
-        Which questions were asked about which inputs: `wanted` without the skipped inputs.
+    Return, for each question, the scores of the inputs about which it was asked, in order, and
+    `wanted` without the skipped inputs.
     """
 
     groups: dict[tuple[int, ...], list[int]] = {}  # the inputs of each set of questions

@@ -231,18 +231,8 @@ def status(counts: LabelCounts) -> str:
 class Labelling:
     """The labels of the rows of one question.
 
-    Parameters
-    ----------
-    n_options : int
-    risk, confidence : float
-        Those of the certificate.
-    is_score : bool
-        Whether the options are the levels of a score.
-
-    Attributes
-    ----------
-    looks : tuple of int
-        The numbers of random rows with a certificate.
+    `risk` and `confidence` are for the certificate. `looks` has the numbers of random rows at which
+    there is one. `is_score` says whether the options are the levels of a score.
     """
 
     def __init__(

@@ -422,18 +422,9 @@ def question_report(
 ) -> QuestionReport:
     """Report the answers to one question.
 
-    Parameters
-    ----------
-    log_p
-        The log-probabilities of the options, shape [n, n_options].
-    targets
-        The indices of the right options, shape [n].
-    flips, bins
-        As in :class:`QuestionReport` and :func:`evaluate`.
-    masses
-        The known allowed probabilities; there can be fewer of them than answers.
-    answers
-        The indices of the given answers, shape [n]; None = the most probable options.
+    `log_p` has the log-probabilities of the options, shape [n, n_options], and `targets` the right
+    options, shape [n]. `masses` has the allowed probabilities that are known. `answers` has the
+    given answers, shape [n]; None = the most probable options.
     """
     p = np.exp(log_p)
     answers = p.argmax(axis=1) if answers is None else answers

@@ -69,14 +69,8 @@ def feature_of_rows(features: Sequence[Feature]) -> Feature:
 def learn_from_rows(states: Floats, log_p: Array, feature: Feature) -> SelfTraining:
     """Train a head on unlabelled rows, and keep it if it passes the gate.
 
-    Parameters
-    ----------
-    states : array of float32, shape [n, n_embd]
-        A feature of each row. All rows are different.
-    log_p : array, shape [n, n_options]
-        The model's own log-probabilities.
-    feature : Feature
-        The name of the feature.
+    `states` has the feature of each row, shape [n, n_embd], and `log_p` the model's own
+    log-probabilities, shape [n, n_options]. All rows are different.
     """
     if len(log_p) < MIN_ROWS:
         return SelfTraining(n_rows=len(log_p))

@@ -56,18 +56,9 @@ class LabelFile:
     the line with one answer more. If a row is labelled again, the later label counts, but the row
     keeps its kind: a random row stays random.
 
-    Parameters
-    ----------
-    path : Path
-        Created if it does not exist.
-    column, question : str
-        The names of the columns of the inputs and of the answers.
-    answers : sequence of str
-        The possible answers.
-    others : mapping
-        The possible answers to further questions, by name.
-    inputs : mapping or None
-        The texts of the rows, by number. None if the table is not known.
+    `column` and `question` name the columns of the inputs and of the answers. `answers` are the
+    possible answers, and `others` those to further questions, by name. `inputs` has the texts of
+    the rows by number; None if the table is not known.
 
     Raises
     ------

@@ -137,16 +137,8 @@ def _projection(n: int) -> Floats:
 class LearnedRows:
     """The rows of a job with the answers that they taught the model.
 
-    Parameters
-    ----------
-    rows
-        The cells of all rows. They can be iterated several times.
-    kept
-        What was kept of each row; None for a row without answers.
-    columns, min_probability
-        Those of the job.
-    learns
-        The places of the single questions that learn.
+    `rows` has the cells of all rows, and can be iterated several times. `kept` has what was kept of
+    each row; None for a row without answers. `learns` are the single questions that learn.
     """
 
     def __init__(
