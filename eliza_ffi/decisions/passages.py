@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,12 +48,6 @@ class _Part:
     inside: Sequence[_Part] = ()
     before: str = ""
     behind: str = ""
-
-    def __iter__(self) -> Iterator[_Part]:
-        if not self.inside:
-            yield self
-        for each in self.inside:
-            yield from each
 
 
 @dataclass
@@ -98,13 +92,11 @@ def cuts(input: Any, at_most: int = MAX_PASSAGES) -> list[Cut]:
     There are none if the input has fewer than two sentences or fields, because nothing would
     remain.
     """
-    whole = _parts(input)
-    n = len(list(whole))
-    if n < 2:
-        return []
-    writer = _Writer()
+    whole, writer = _parts(input), _Writer()
     text = writer.write(whole)
     places, found = writer.places, []
+    if (n := len(places)) < 2:
+        return []
     n_cuts = min(n, at_most)
     for i in range(n_cuts):
         numbers = range(i * n // n_cuts, (i + 1) * n // n_cuts)

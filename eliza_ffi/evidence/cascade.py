@@ -543,16 +543,9 @@ class Cascade:
         return decision_of(plan, readings)
 
 
-def check_sources(
-    cascade: Cascade,
-    input: Any,
-    questions: Any,
-    *,
-    calibration: Any = None,
-    min_probability: float = 0.0,
-) -> None:
+def check_sources(cascade: Cascade, input: Any, questions: Any, **settings: Any) -> None:
     """Ask all sources about an input; raise if one cannot answer the questions."""
-    plan = CascadePlan(cascade, questions, calibration, min_probability)
+    plan = CascadePlan(cascade, questions, **settings)
     for stage, source in enumerate(cascade.sources):
         with source.opened(plan.questions, plan.fitted(stage), [input]) as (read, _):
             read([input], on_error=kept_or_raised(False, "inputs"))

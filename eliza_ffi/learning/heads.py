@@ -139,16 +139,16 @@ def fit_head(
     if not np.isfinite(states).all():
         raise InvalidArgumentError("rows: expected finite hidden states, got others")
     folds = folds_of(right, copies)
-    features = features_of(groups)
-    scores = [_cross_validated(each, right, n_options, folds) for each in states]
+    by_feature = dict(zip(features_of(groups), states, strict=True))
+    scores = {
+        feature: _cross_validated(each, right, n_options, folds)
+        for feature, each in by_feature.items()
+    }
     others = np.asarray(sources, dtype=np.float64).reshape(-1, len(right), n_options)
     tried = [np.empty((len(right), n_options)) for _ in groups]
     for fold in np.unique(folds):
         inside = folds != fold
-        fits = {
-            feature: _fit_feature(each, right, inside)
-            for feature, each in zip(features, scores, strict=True)
-        }
+        fits = {feature: _fit_feature(each, right, inside) for feature, each in scores.items()}
         for group, log_p in zip(groups, tried, strict=True):
             log_p[~inside] = _stacked(group, fits, others, right, inside).log_p[~inside]
     losses = [-log_p[range(len(right)), right] for log_p in tried]
@@ -160,29 +160,18 @@ def fit_head(
         predicted[~inside] = tried[best][~inside]
     group = list(groups)[place := _select_group(losses, costs, prefer)]
     every = np.full(len(right), True)
-    fits = {
-        each: _fit_feature(scores[features.index(each)], right, every) for each in group.features
-    }
+    fits = {each: _fit_feature(scores[each], right, every) for each in group.features}
     stacked = _stacked(group, fits, others, right, every)
     regressions = [
-        Design(states[features.index(each)]).fit(
-            RIDGE_PENALTIES[fits[each].place], right, n_options
-        )
-        for each in group.features
+        Design(by_feature[each]).fit(RIDGE_PENALTIES[fit.place], right, n_options)
+        for each, fit in fits.items()
     ]
-    scales = stacked.weights[: len(regressions)] / [
-        fits[each].temperature for each in group.features
-    ]
-    head = Head(
-        group.features,
-        np.stack([w * scale for (w, _), scale in zip(regressions, scales, strict=True)]).astype(
-            "f4"
-        ),
-        (stacked.constants + scales @ np.stack([bias for _, bias in regressions])).astype("f4"),
-        len(right),
-    )
+    scales = stacked.weights[: len(fits)] / [fit.temperature for fit in fits.values()]
+    weights = [w * scale for (w, _), scale in zip(regressions, scales, strict=True)]
+    bias = stacked.constants + scales @ np.stack([each for _, each in regressions])
+    head = Head(group.features, np.stack(weights).astype("f4"), bias.astype("f4"), len(right))
     source_weights = np.zeros(len(others))
-    source_weights[: group.n_sources] = stacked.weights[len(regressions) :]
+    source_weights[: group.n_sources] = stacked.weights[len(fits) :]
     return HeadFit(head, mixed(predicted, len(right)), source_weights, costs[place])
 
 
