@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import within
-from ..decisions.answers import name_of
+from ..decisions.answers import by_name
 from ..decisions.examples import named_questions, option_names, read_examples
 from ..decisions.questions import MultiLabel, Question, text_of
 from ..evidence.calibration import METHODS, Calibration, QuestionCalibration, SuspiciousLabel
@@ -281,11 +281,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         comparison = compare_answers(questions, targets, before, after)
         compared = comparison_json(comparison, list(random_rows), inputs)
     names = [name for name, _ in named_questions(questions)]
-    of_labels = [
-        name_of(question.name, i)
-        for i, question in enumerate(questions)
-        if isinstance(question, MultiLabel)
-    ]
+    of_labels = [name for name, q in by_name(questions).items() if isinstance(q, MultiLabel)]
     whole = {n: each.threshold for n, each in zip(of_labels, calibration.labels, strict=False)}
     if arguments.json:
         fitted = dict(zip(names, map(_facts, calibration.questions), strict=True))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..decisions.answers import name_of
+from ..decisions.answers import by_name
 from ..decisions.layout import PROMPT_FORMATS, PROMPT_ORDERS
 from ..decisions.questions import Choice, Predicate, Question, Score
 from ..decisions.wire import as_questions
@@ -171,7 +171,7 @@ def read_examples_file(
         return None
     table = open_table(Path(arguments.examples), None)
     columns = table.all_columns()
-    names = [name_of(question.name, index) for index, question in enumerate(questions)]
+    names = by_name(questions)
     for name in names:
         if name not in columns:
             if (delimiter := other_delimiter(table, name)) is not None:
@@ -300,7 +300,7 @@ def read_for_each(
     of_all = found.pop(None, None)
     if not found:
         return of_all
-    every = {} if of_all is None else {name_of(q.name, i): of_all for i, q in enumerate(questions)}
+    every = {} if of_all is None else dict.fromkeys(by_name(questions), of_all)
     return {**every, **{str(name): number for name, number in found.items()}}
 
 

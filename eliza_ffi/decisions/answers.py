@@ -448,6 +448,11 @@ def name_of(name: str | None, index: int) -> str:
     return str(index) if name is None else name
 
 
+def by_name(questions: Iterable[Question]) -> dict[str, Question]:
+    """Return questions, whose names differ, by the keys of their answers."""
+    return {name_of(question.name, i): question for i, question in enumerate(questions)}
+
+
 def answer_of(
     question: Predicate | Choice | Score,
     probabilities: Sequence[float],
@@ -557,11 +562,12 @@ def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
     return question.predicates if isinstance(question, MultiLabel) else (question,)
 
 
-def parts_of(questions: Iterable[Question]) -> Iterator[tuple[Question, range]]:
-    """Yield each question with the places of its parts among the parts of all."""
+def parts_of(questions: Iterable[Question]) -> Iterator[tuple[str, Question, range]]:
+    """Yield each question with its name and the indices of its parts among the parts of all."""
     begin = 0
-    for question in questions:
-        yield question, range(begin, begin := begin + len(expand(question)))
+    for i, question in enumerate(questions):
+        parts = range(begin, begin := begin + len(expand(question)))
+        yield name_of(question.name, i), question, parts
 
 
 def collect(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..checks import check_several, found, wrong
 from ..errors import InvalidArgumentError
 from ..terminal import counted
-from .answers import expand, name_of, parts_of
+from .answers import by_name, expand, name_of, parts_of
 from .prompts import AskedQuestion
 from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, text_of
 
@@ -60,7 +60,7 @@ def for_each_question(what: str, given: Any, questions: Sequence[Question]) -> l
     `given` is one value for all, or a mapping from the names of all questions. A question with
     several labels has one value. `what` names the values in errors.
     """
-    names = [name_of(question.name, i) for i, question in enumerate(questions)]
+    names = by_name(questions)
     if not isinstance(given, Mapping):
         return [given] * len(named_questions(questions))
     listed = ", ".join(map(repr, names))
@@ -72,7 +72,7 @@ def for_each_question(what: str, given: Any, questions: Sequence[Question]) -> l
             raise InvalidArgumentError(
                 f"{what}: expected one for each of {listed}, got none for {name!r}"
             )
-    return [given[names[i]] for i, (_, parts) in enumerate(parts_of(questions)) for _ in parts]
+    return [given[name] for name, _, parts in parts_of(questions) for _ in parts]
 
 
 def option_names(question: AskedQuestion) -> tuple[str, ...]:
@@ -122,20 +122,20 @@ def read_examples(questions: Sequence[Question], examples: Iterable[tuple[Any, A
     :func:`level_of` accepts; and to labels a list of the labels that fit. A question is unanswered
     if its name is missing or its answer is None. Errors name the example.
     """
-    by_name = {name_of(question.name, i): question for i, question in enumerate(questions)}
+    asked = by_name(questions)
     inputs, targets = [], []
     listed = check_several("examples", examples, "a list of pairs of an input and right answers")
     for i, example in enumerate(listed):
-        value, answers = _pair(i, example, list(by_name))
-        unknown = [name for name in answers if name not in by_name]
+        value, answers = _pair(i, example, list(asked))
+        unknown = [name for name in answers if name not in asked]
         if unknown:
             raise InvalidArgumentError(
                 f"example {i} answers {unknown[0]!r}, but no question has that name; the "
-                f"questions are {', '.join(map(repr, by_name))}"
+                f"questions are {', '.join(map(repr, asked))}"
             )
         inputs.append(value)
         row: list[int] = []
-        for name, question in by_name.items():
+        for name, question in asked.items():
             try:
                 row += _targets(question, answers.get(name))
             except InvalidArgumentError as error:

@@ -425,7 +425,7 @@ class CascadePlan:
             singles.append(answer_of(part, p, None, least, abstained=abstained))
         answers = [
             collect(question, [singles[i] for i in parts])
-            for question, parts in parts_of(self.questions)
+            for _, question, parts in parts_of(self.questions)
         ]
         is_calibrated = self.calibration is not None
         return Decision(tuple(answers), usage, is_calibrated, reasoning, stage=len(readings))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check_kind, check_number, wrong
-from ..decisions.answers import name_of
+from ..decisions.answers import by_name
 from ..decisions.examples import for_each_question, named_questions, option_names, option_place
 from ..decisions.probabilities import Array
 from ..decisions.prompts import AskedQuestion
@@ -98,19 +98,17 @@ def costs_of(costs: Any, review_cost: Any, questions: Sequence[Question]) -> lis
         return [None] * len(named)
     if isinstance(costs, Costs):
         return [costs] * len(named)
-    names = [name_of(question.name, i) for i, question in enumerate(questions)]
+    asked = by_name(questions)
     if costs is None:
-        costs = {name: {} for name in names}
+        costs = {name: {} for name in asked}
     check_kind("costs", costs, Mapping, "a mapping from right options to costs of answers")
-    if len(names) == 1 and not _is_by_question(costs, names[0]):
-        costs = {names[0]: costs}
+    if len(asked) == 1 and not _is_by_question(costs, *asked):
+        costs = dict.fromkeys(asked, costs)
     for name in costs:
-        if name not in names:
-            listed = ", ".join(map(repr, names))
+        if name not in asked:
+            listed = ", ".join(map(repr, asked))
             raise InvalidArgumentError(f"costs: expected questions among {listed}, got {name!r}")
-    if any(
-        isinstance(q, MultiLabel) for q, name in zip(questions, names, strict=True) if name in costs
-    ):
+    if any(isinstance(asked[name], MultiLabel) for name in costs):
         raise InvalidArgumentError("costs need a Choice or a Predicate, not labels")
     reviews = for_each_question("review_cost", review_cost, questions)
     return [

@@ -28,6 +28,7 @@ from ..decisions.answers import (
     Passage,
     SingleAnswer,
     answer_of,
+    by_name,
     collect,
     expand,
     name_of,
@@ -291,11 +292,11 @@ def _check_explicable(questions: Sequence[Question], think: int) -> None:
         raise InvalidArgumentError(
             "explain must be False with think, because the reasoning repeats what the input says"
         )
-    for i, each in enumerate(questions):
+    for name, each in by_name(questions).items():
         if isinstance(each, Choice) and each.has_many_options:
             raise InvalidArgumentError(
-                f"explain must be False for the question {name_of(each.name, i)!r}: expected at "
-                f"most {LISTED_OPTIONS} options, got {len(each.options):,}"
+                f"explain must be False for the question {name!r}: expected at most "
+                f"{LISTED_OPTIONS} options, got {len(each.options):,}"
             )
 
 
@@ -429,7 +430,7 @@ class DecisionPlan:
                 more, answer = yield from self._shortlisted(session, input, i, with_mass, at_once)
                 results += more
             else:
-                question, parts = next(of_singles)
+                _, question, parts = next(of_singles)
                 answer = singles[parts.start]
                 if isinstance(question, MultiLabel):
                     of_labels = singles[parts.start : parts.stop]
@@ -602,11 +603,11 @@ class DecisionPlan:
         if self.settings.abstain != "risk" or calibration is None:
             return []
         names = []
-        for i, (question, parts) in enumerate(parts_of(self.questions)):
+        for name, _, parts in parts_of(self.questions):
             of_one = calibration.questions[parts[0]].threshold
             found = calibration.threshold_of_labels(parts) or of_one
             if found is not None and found.threshold is None:
-                names.append(name_of(question.name, i))
+                names.append(name)
         return names
 
     def texts(self, session: Session, input: Any) -> list[str]:

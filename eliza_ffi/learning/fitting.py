@@ -30,7 +30,7 @@ from ..checks import (
     check_several,
     short_repr,
 )
-from ..decisions.answers import name_of, parts_of
+from ..decisions.answers import parts_of
 from ..decisions.examples import (
     UNLABELLED,
     for_each_question,
@@ -492,10 +492,9 @@ def calibrate(
         fitted = _with_familiarity(model, every, settings, fitted, of_heads, cache, score_cache)
     labels = []
     if risks is not None:
-        for i, (each, parts) in enumerate(parts_of(asked)):
+        for name, each, parts in parts_of(asked):
             if not isinstance(each, MultiLabel):
                 continue
-            name = name_of(each.name, i)
             threshold = _certified_labels(
                 [certifying[part] for part in parts],
                 risks[parts[0]],

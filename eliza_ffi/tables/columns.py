@@ -16,8 +16,8 @@ from ..decisions.answers import (
     Decision,
     MultiLabelAnswer,
     ScoreAnswer,
+    by_name,
     by_text,
-    name_of,
 )
 from ..decisions.questions import (
     Choice,
@@ -82,7 +82,7 @@ class OutputColumns:
         has_costs = any(each.costs is not None for each in fitted)
         unfamiliar = calibration is not None and calibration.knows_unfamiliar
         allowed_probability = bool(settings.get("allowed_probability"))
-        self.questions = {name_of(each.name, i): each for i, each in enumerate(questions)}
+        self.questions = by_name(questions)
         added = [(ROW, "int")]
         for name, question in self.questions.items():
             has_one = not isinstance(question, MultiLabel)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..decisions.answers import name_of
+from ..decisions.answers import by_name
 from ..decisions.examples import level_of
 from ..decisions.questions import Choice, Predicate, Question, Score, Value, text_of
 from ..errors import InvalidArgumentError
@@ -100,8 +100,7 @@ def given_answers(table: InputTable, questions: Sequence[Question]) -> dict[int,
     """
     columns = {
         name: f"{name}_label" if isinstance(question, Score) else name
-        for index, question in enumerate(questions)
-        for name in [name_of(question.name, index)]
+        for name, question in by_name(questions).items()
     }
     for column in (ROW, *columns.values()):
         check_column(table, column)
@@ -131,8 +130,7 @@ def _answers(
 ) -> dict[str, Any]:
     """Return the answers in a row; add those that are not possible to `wrong`."""
     answers: dict[str, Any] = {}
-    for index, question in enumerate(questions):
-        name = name_of(question.name, index)
+    for name, question in by_name(questions).items():
         if name not in columns:
             continue
         try:
@@ -172,7 +170,7 @@ def label_columns(
     The default is the column with the question's name; `named` overrides it. If `may_miss` is true,
     a question for which there is none is left out. Otherwise this is an error.
     """
-    names = [name_of(question.name, index) for index, question in enumerate(questions)]
+    names = list(by_name(questions))
     for name in named:
         if name not in names:
             raise InvalidArgumentError(

@@ -185,8 +185,7 @@ class LearnedRows:
     def report(self) -> dict[str, LearnedAnswers]:
         """Return the result of learning for each question. Iterate the rows before."""
         result = {}
-        questions = self._columns.questions
-        for name, (_, places) in zip(questions, parts_of(questions.values()), strict=True):
+        for name, _, places in parts_of(self._columns.questions.values()):
             training = tuple(self._training[each] for each in places if each in self._training)
             every = self._changed[name]
             result[name] = LearnedAnswers(training, len(every), tuple(sample_of(every, N_SHOWN)))
@@ -194,8 +193,7 @@ class LearnedRows:
 
     def _answer(self, cells: dict[str, Any], n: int) -> None:
         """Replace the answers of a row, the n-th one with answers."""
-        questions = self._columns.questions
-        for name, (question, places) in zip(questions, parts_of(questions.values()), strict=True):
+        for name, question, places in parts_of(self._columns.questions.values()):
             training = [self._training.get(place) for place in places]
             if all(each is None or each.head is None for each in training):
                 continue
