@@ -160,9 +160,7 @@ class RowDecider(Decider):
                 self.prior = fit_input_prior(self._model, self.questions, inputs, self.settings)
             else:
                 self.prior = Calibration.from_text(prior)
-            own = ("allowed_probability", "min_probability", "abstain", "think", "cache")
-            kept = {name: self.settings[name] for name in own if name in self.settings}
-            self._use({"calibration": self.prior, **kept})
+            self._use({**self.settings, "prior": None, "calibration": self.prior})
         return None if self.prior is None else self.prior.to_text()
 
     def decide_rows(self, rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
