@@ -100,9 +100,7 @@ def _text(shares: list[Share]) -> str:
     head = ["answer", "share", "interval", "rows", "labels"]
     rows = []
     for each in shares:
-        low_high = "-"
-        if each.interval is not None:
-            low_high = f"{each.interval[0]:.1%} to {each.interval[1]:.1%}"
+        low_high = "-" if each.interval is None else "{:.1%} to {:.1%}".format(*each.interval)
         group = [] if each.group is None else [str(each.group)]
         counts = [f"{each.n_rows:,}", f"{each.n_labels:,}"]
         rows.append([*group, each.answer, f"{each.share:.1%}", low_high, *counts])

@@ -217,7 +217,11 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             **given(arguments, "top", "limit", "overwrite", "retry_errors"),
             progress=progress,
         )
-    _report_errors(result)
+    if result.counts.errors:
+        # A single error can matter: an unclosed quote in a CSV file can swallow the rest of it.
+        first = f"the first: {result.counts.first_error}"
+        line = f"eliza-ffi: rows with errors: {result.counts.errors:,}, {first}"
+        print(printable(line), file=sys.stderr)
     for reason in result.doubts:
         print_warning(reason)
     if arguments.json:
@@ -371,17 +375,6 @@ def _resumable(output: Path, limit: int | None) -> Iterator[RowProgress]:
         raise
     finally:
         progress.erase()
-
-
-def _report_errors(result: TableResult) -> None:
-    """Print the number of rows with errors on standard error, with the first error.
-
-    A single error can matter: an unclosed quote in a CSV file can swallow the rest of the table.
-    """
-    counts = result.counts
-    if counts.errors:
-        line = f"rows with errors: {counts.errors:,}, the first: {counts.first_error}"
-        print(printable(f"eliza-ffi: {line}"), file=sys.stderr)
 
 
 def _summary(result: TableResult, output: Path, is_calibrated: bool) -> dict[str, Any]:

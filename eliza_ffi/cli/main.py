@@ -348,27 +348,23 @@ async def _generate(
     speculation = None
     if arguments.draft_max:
         speculation = Speculation(arguments.draft_max, drafter=arguments.drafter)
+    options = given(arguments, "temperature", "top_k", "top_p", "repeat_penalty")
+    options = {name: value for name, value in options.items() if value is not None}
+    sampling = Sampling(**options) if options else None
+    if arguments.preset is not None:
+        sampling = Sampling.preset(arguments.preset, **options)
     stream = AsyncModel.of(model).stream(
         question,
         max_tokens=arguments.max_tokens,
         schema=None if grammar is None else Gbnf(grammar),
         speculation=speculation,
-        **_sampling(arguments),
+        sampling=sampling,
     )
     async with aclosing(stream) as pieces:
         async for piece in pieces:
             sys.stdout.write(piece)
             sys.stdout.flush()
     sys.stdout.write("\n")
-
-
-def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the sampling settings: the preset's, overridden by the options of the command line."""
-    options = given(arguments, "temperature", "top_k", "top_p", "repeat_penalty")
-    options = {name: value for name, value in options.items() if value is not None}
-    if arguments.preset is None:
-        return {"sampling": Sampling(**options)} if options else {}
-    return {"sampling": Sampling.preset(arguments.preset, **options)}
 
 
 def run_tokenize(arguments: argparse.Namespace) -> int:

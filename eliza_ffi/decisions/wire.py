@@ -29,13 +29,6 @@ from .questions import (
 
 _QUESTIONS = (Predicate, Choice, Score, MultiLabel)
 _KINDS = dict(zip(("predicate", "choice", "score", "labels"), _QUESTIONS, strict=True))
-_FIELDS = {
-    "predicate": {"name", "instructions", "if_true", "if_false"},
-    "noul": {"name", "instructions", "criteria"},
-    "choice": {"name", "instructions", "choices", "criteria", "none", "show_options", "top"},
-    "score": {"name", "instructions", "levels", "criteria"},
-    "labels": {"name", "instructions", "labels", "shortlist"},
-}
 
 
 def as_questions(questions: Any) -> tuple[Question, ...]:
@@ -129,12 +122,13 @@ def _question(question: Any, name: str | None, index: str | None) -> Question:
     called = _called(index if name is None else name)
     if not isinstance(question, Mapping):
         raise wrong(called, "a question or a mapping", question)
-    kind = check_one_of(f"{called}: type", question.get("type"), _FIELDS)
-    check_known(f"{called}: {kind}", question, _FIELDS[kind] | {"type"})
+    kind = check_one_of(f"{called}: type", question.get("type"), _READERS)
+    read, known = _READERS[kind]
+    check_known(f"{called}: {kind}", question, {"type", "name", "instructions", *known})
     if question.get("instructions") is None and not (kind == "noul" and _criteria_text(question)):
         raise InvalidArgumentError(f"{called}: instructions are missing")
     try:
-        return _READERS[kind](question, name)
+        return read(question, name)
     except InvalidArgumentError as error:
         # The question's own error may begin with "the question" or "the question 'name'".
         reason = str(error).removeprefix(f"{_called(name)}: ")
@@ -209,13 +203,14 @@ def _labels(question: Mapping[str, Any], name: Any) -> MultiLabel:
     return MultiLabel(question["instructions"], listed, name, **more)
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any], Any], Question]] = {
-    "predicate": _predicate,
-    "noul": _noul,
-    "choice": _choice,
-    "score": _score,
-    "labels": _labels,
+_READERS: dict[str, tuple[Callable[[Mapping[str, Any], Any], Question], set[str]]] = {
+    "predicate": (_predicate, {"if_true", "if_false"}),
+    "noul": (_noul, {"criteria"}),
+    "choice": (_choice, {"choices", "criteria", "none", "show_options", "top"}),
+    "score": (_score, {"levels", "criteria"}),
+    "labels": (_labels, {"labels", "shortlist"}),
 }
+"""The types of questions, each with the function that reads it and the fields of its own."""
 
 
 def _one_of(question: Mapping[str, Any], name: str) -> Any:
