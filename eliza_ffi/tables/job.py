@@ -141,7 +141,7 @@ def run(
         check_enough(table, decider.column, limit)
     job = _Job(table, decider, output, keep, top)
     description = {"input": content_hash(table.path), **job.description}
-    with JobStore(job.output, description, overwrite=overwrite) as store:
+    with closing(JobStore(job.output, description, overwrite=overwrite)) as store:
         known = store.facts.get("prior")
         prior = decider.begin(table, known)
         if prior is not None and known is None:

@@ -79,12 +79,6 @@ class JobStore:
             self.close()
             raise
 
-    def __enter__(self) -> JobStore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self._reader.close()
         self._file.close()
