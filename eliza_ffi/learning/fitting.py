@@ -571,7 +571,6 @@ class _Scored:
         return replace(self, heads=heads, learned=learned)
 
     def with_features(self, features: Sequence[Feature]) -> _Scored:
-        """Return a copy with only these features."""
         every = features_of(self.heads)
         places = [every.index(each) for each in features]
         scores = [
@@ -648,7 +647,6 @@ class _Scored:
         return shift, self.sources - shift[:, None]
 
     def baseline(self, method: CalibrationMethod, rows: NDArray[np.bool_]) -> Array | None:
-        """Return the baseline of a method, fitted on the examples in `rows`."""
         if "batch" in method and self.only_compares:
             return self.strength * self.center(rows)
         if "batch" in method:
@@ -684,7 +682,6 @@ class _Fit:
 
 
 def _fit(scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]) -> _Fit:
-    """Return the fit of a method on the examples in `rows`."""
     if method == "weights":
         weights, constants = scored.weights(rows)
         return _Fit(constants, weights=weights)
@@ -1183,8 +1180,11 @@ def _wanted_hidden(
     learns: Sequence[bool],
 ) -> WantedHidden | None:
     """Return the hidden states that heads are fitted to; None if no head is tried."""
-    only = method == "head"
-    is_scored = tuple(not only and _is_comparable(model, question) for _, question in named)
+    # Whether the model gives the options probabilities without a head.
+    is_scored = tuple(
+        method != "head" and (not only_compares(model.session) or compared(asked) is not None)
+        for _, asked in named
+    )
     if method.startswith("head"):
         features = features_of(heads_of(model))
         return WantedHidden((features,) * len(named), is_scored)
@@ -1296,11 +1296,6 @@ def _sampled(rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return chosen
 
 
-def _is_comparable(model: Any, question: AskedQuestion) -> bool:
-    """Return whether the model gives the options probabilities without a head."""
-    return not only_compares(model.session) or compared(question) is not None
-
-
 def _tried(
     model: Any,
     method: CalibrationMethod | Literal["auto"],
@@ -1352,7 +1347,6 @@ def _features_for(model: Any, settings: PromptSettings) -> tuple[Feature, ...]:
 
 
 def _counts(targets: NDArray[np.intp], n_options: int) -> NDArray[np.intp]:
-    """Count the examples of each right option."""
     return np.bincount(targets[targets != UNLABELLED], minlength=n_options)
 
 

@@ -300,7 +300,6 @@ class Labelling:
         return Next(self._chosen(np.array(free)), "chosen")
 
     def counts(self) -> LabelCounts:
-        """Return the counts and measurements so far."""
         n = len(self._random())
         n_right = int(self._random_answers()[1].sum())
         low, high = interval(n_right, n, self._confidence)

@@ -515,7 +515,6 @@ def overall_report(reports: Sequence[QuestionReport], bins: int = 10) -> Questio
     reordered = [each for each in reports if each.flips is not None]
 
     def mean(name: str, of: Sequence[QuestionReport] = reports) -> float:
-        """Return the mean over all answers."""
         return float(np.average([getattr(each, name) for each in of], weights=[e.n for e in of]))
 
     return QuestionReport(

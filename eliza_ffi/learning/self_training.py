@@ -118,7 +118,6 @@ def _tested(states: Floats, log_p: Array, feature: Feature, *, keeps_shares: boo
 
 
 def _trained(states: Floats, log_p: Array, feature: Feature, keeps_shares: bool) -> Head:
-    """Train a head on some rows."""
     p = np.exp(log_p)
     folds = np.random.default_rng(0).permutation(len(p)) % MAX_FOLDS
     logits = np.empty_like(p)
