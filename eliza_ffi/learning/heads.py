@@ -150,7 +150,7 @@ def fit_head(
         inside = folds != fold
         fits = {feature: _fit_feature(each, right, inside) for feature, each in scores.items()}
         for group, log_p in zip(groups, tried, strict=True):
-            log_p[~inside] = _stacked(group, fits, others, right, inside).log_p[~inside]
+            log_p[~inside] = _stacked(group, fits, others, right, inside)[-1][~inside]
     losses = [-log_p[range(len(right)), right] for log_p in tried]
     costs = list(groups.values())
     predicted = np.empty_like(tried[0])
@@ -161,17 +161,17 @@ def fit_head(
     group = list(groups)[place := _select_group(losses, costs, prefer)]
     every = np.full(len(right), True)
     fits = {each: _fit_feature(scores[each], right, every) for each in group.features}
-    stacked = _stacked(group, fits, others, right, every)
+    stacked, constants, _ = _stacked(group, fits, others, right, every)
     regressions = [
         Design(by_feature[each]).fit(RIDGE_PENALTIES[fit.place], right, n_options)
         for each, fit in fits.items()
     ]
-    scales = stacked.weights[: len(fits)] / [fit.temperature for fit in fits.values()]
+    scales = stacked[: len(fits)] / [fit.temperature for fit in fits.values()]
     weights = [w * scale for (w, _), scale in zip(regressions, scales, strict=True)]
-    bias = stacked.constants + scales @ np.stack([each for _, each in regressions])
+    bias = constants + scales @ np.stack([each for _, each in regressions])
     head = Head(group.features, np.stack(weights).astype("f4"), bias.astype("f4"), len(right))
     source_weights = np.zeros(len(others))
-    source_weights[: group.n_sources] = stacked.weights[len(fits) :]
+    source_weights[: group.n_sources] = stacked[len(fits) :]
     return HeadFit(head, mixed(predicted, len(right)), source_weights, costs[place])
 
 
@@ -195,28 +195,20 @@ def _fit_feature(scores: Array, targets: NDArray[np.intp], rows: NDArray[np.bool
     return _FeatureFit(place, temperatures[place], tempered(scores[place], temperatures[place]))
 
 
-class _Stacked(NamedTuple):
-    """The weights of features and sources, the constants, and the log-probabilities."""
-
-    weights: Array
-    constants: Array
-    log_p: Array
-
-
 def _stacked(
     group: Group,
     fits: Mapping[Feature, _FeatureFit],
     sources: Array,
     targets: NDArray[np.intp],
     rows: NDArray[np.bool_],
-) -> _Stacked:
-    """Fit the weights of a group to some examples."""
+) -> tuple[Array, Array, Array]:
+    """Fit a group to some examples; return the weights, the constants and the log-probabilities."""
     parts = np.stack([*(fits[each].log_p for each in group.features), *sources[: group.n_sources]])
     n = len(group.features)
     start = np.array([1 / n] * n + [SOURCE_WEIGHT] * group.n_sources)
     spread = np.array([FEATURE_DEVIATION] * n + [WEIGHT_DEVIATION] * group.n_sources)
     weights, constants = fit_weights(parts[:, rows], targets[rows], start, spread)
-    return _Stacked(weights, constants, log_softmax(np.tensordot(weights, parts, 1) + constants))
+    return weights, constants, log_softmax(np.tensordot(weights, parts, 1) + constants)
 
 
 def _select_group(losses: Sequence[Array], costs: Sequence[float], prefer: Preference) -> int:
