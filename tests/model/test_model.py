@@ -322,8 +322,9 @@ def test_closing_the_model_ends_a_running_generation(model_path: Path, library: 
     stream = model.stream("x", 0)
     next(stream)
     model.close()
-    with pytest.raises(ElizaError):
+    with pytest.raises(ElizaError, match=r"^the model .* is closed$") as caught:
         list(stream)
+    assert not isinstance(caught.value, InvalidArgumentError)  # no argument is wrong
 
 
 def test_progress_is_reported_during_load_and_prefill(
