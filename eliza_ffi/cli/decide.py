@@ -202,6 +202,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     if arguments.output is None:
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
     check_output(arguments)
+    check_output(arguments, "save_prior")
     output, keep = Path(arguments.output), arguments.keep
     column = arguments.column
     asked = (column, questions, settings, inputs_of(table, column, N_SAMPLE), arguments.learn)

@@ -17,6 +17,9 @@ _READ = {
     "questions": "the file with the questions",
     "calibration": "the calibration",
     "costs": "the file with the costs",
+    "examples": "the table of examples",
+    "model": "the model",
+    "encoder": "the encoder",
     "labels_file": "the file with the labels",
     "labels": "the table with right answers",
     "before": "the first thing to compare",
@@ -72,6 +75,8 @@ def check_output(arguments: Namespace, option: str = "output") -> None:
             continue
         if output.samefile(read):
             raise InvalidArgumentError(f"{output} is {what}: name another file for the output")
+    if option != "output" and output.resolve() == Path(arguments.output or "").resolve():
+        raise InvalidArgumentError(f"{output} is the --output, too: name another file for one")
     if output.is_dir():
         raise IsADirectoryError(21, "Cannot write to a folder", str(output))
     folder = output.parent

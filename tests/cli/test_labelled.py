@@ -93,8 +93,9 @@ def test_labels_that_may_be_wrong_are_printed_and_written(run: Run, table: str) 
     assert first["input"] == "search the web for cats 2"
     assert "may be wrong, the most suspicious first:" in out
     assert first["place"] in out
-    err = run(*command, "--suspicious", table, code=1).err
-    assert "name another file for the output" in err
+    for name in (table, "./c.json"):
+        err = run(*command, "--suspicious", name, code=1).err
+        assert "name another file for" in err
 
 
 @pytest.mark.slow
@@ -309,12 +310,32 @@ def test_an_output_that_is_an_input_is_rejected_and_not_changed(
     questions = Path("questions.jsonl")
     questions.write_text('[{"type": "predicate", "instructions": "x", "name": "silent"}]')
     inputs = {table: "in.csv is the input", str(questions): "is the file with the questions"}
+    if command != "decide":
+        inputs["examples.csv"] = "is the table of examples"
+    Path("examples.csv").write_text("body,silent\nhush,yes\n")
     labels = [] if command == "decide" else LABELS[2:]
     for output, message in inputs.items():
         before = Path(output).read_bytes()
         given = ["--column", "body", *labels, "--questions", str(questions), "--output", output]
+        given += ["--examples", "examples.csv"]
         assert message in run(command, table, *given, code=1).err
         assert Path(output).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("in.csv", "in.csv is the input"),
+        ("./out.csv", "out.csv is the --output, too: name another file for one"),
+        ("nowhere/prior.json", "nowhere: No such folder to write to"),
+    ],
+)
+def test_a_prior_overwrites_no_other_file(run: Run, table: str, path: str, message: str) -> None:
+    before = Path(table).read_bytes()
+    given = ["--column", "body", *ASKED, "--prior", "inputs", "--output", "out.csv"]
+    assert message in run("decide", table, *given, "--save-prior", path, code=1).err
+    assert Path(table).read_bytes() == before
+    assert not Path("out.csv").exists()
 
 
 def test_left_out_rows_are_listed_although_calibrate_fails(run: Run) -> None:
