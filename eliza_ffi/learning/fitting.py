@@ -977,6 +977,7 @@ def _held_out(
     rows, seen = scored.at(held_out), scored.groups[used]
     rows = rows.with_features(fitted.features)
     p = np.exp([fitted.apply(each, scored.scoring) for each in rows.scores])
+    p = p.reshape(-1, scored.n_options)  # there may be no rows
     _, first = np.unique(rows.groups, return_index=True)
     is_new = np.full(len(held_out), False)
     is_new[first] = ~np.isin(rows.groups[first], seen)

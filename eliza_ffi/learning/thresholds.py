@@ -294,8 +294,8 @@ def certify_options(
             parts=[np.asarray(part, dtype=bool)[rows] for part in parts],
         )
         found.append(each)
-        if each.needed is not None and each.n:
-            needed.append(min(max(each.needed * n // each.n, n + 1), MAX_NEEDED))
+        if each.needed is not None and (each.n or not n):
+            needed.append(min(max(each.needed, each.needed * n // (each.n or 1)), MAX_NEEDED))
     thresholds = [each.threshold for each in found if each.threshold is not None]
     n_above = sum(each.n_above for each in found)
     return CertifiedThreshold(

@@ -327,6 +327,34 @@ def test_each_question_can_have_a_risk_of_its_own(scripted_model: MakeModel) -> 
             calibrate(model, two, rows, risk=wrong, **given_)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"risk": 0.2},
+        {"risk": 0.2, "each_option": True},
+        {"risk": 0.2, "option_risks": {"a": 0.1}},
+        {"risk": 0.2, "costs": {"a": {"b": 5}}},
+        {"target": "recall", "option": "a"},
+    ],
+)
+def test_without_random_rows_a_warning_says_how_many_are_needed(
+    scripted_model: MakeModel, settings: dict[str, Any]
+) -> None:
+    source, warnings = Source.of(), list[str]()
+    fitted = calibrate(
+        scripted_model(source.z),
+        QUESTION,
+        source.draw(40, 0),
+        random=[],
+        method="none",
+        on_warning=warnings.append,
+        **settings,
+    )
+    threshold = fitted.questions[0].threshold
+    assert threshold is not None and (threshold.threshold, threshold.n) == (None, 0)
+    assert "(random rows): No threshold was found" in warnings[0] and "At least " in warnings[0]
+
+
 def test_an_option_without_rows_cannot_be_certified(scripted_model: MakeModel) -> None:
     source = Source.of(strength=8.0)
     model = scripted_model(source.z)
