@@ -6,11 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..decisions.prompts import input_text
 from ..errors import InvalidArgumentError
 from ..learning.counting import Share, shares_of
 from ..tables import open_table
 from ..tables.columns import ROW, cell_text
-from ..tables.label_file import KIND
+from ..tables.decider import input_of
+from ..tables.label_file import KIND, read_kinds
+from ..tables.labels import is_label_file, number_of, numbered_rows
 from ..tables.rows import check_column
 from ..terminal import printable, terminal_width, text_table, wrap
 from .console import add_options, print_json
@@ -41,21 +44,27 @@ def add_count_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_count(arguments: argparse.Namespace) -> int:
     table, by = open_table(Path(arguments.table), None), arguments.by
-    wanted = [arguments.answers, *([] if by is None else [by])]
+    wanted = {arguments.answers, *([] if by is None else [by])}
     for name in (ROW, *wanted):
         check_column(table, name)
-    rows = list(table.rows(columns={ROW, *wanted}))
-    answers = [_answers(row.fields.get(arguments.answers)) for row in rows]
-    groups = None if by is None else [cell_text(row.fields.get(by)) for row in rows]
-    places = {int(row.fields[ROW]): place for place, row in enumerate(rows)}
-    labels = {}
-    for number, label in _random(arguments).items():
-        if number not in places:
-            raise InvalidArgumentError(
-                f"{arguments.random_labels}: row {number} is not in {arguments.table}"
-            )
-        labels[places[number]] = label
+    column, told = _random(arguments)
+    wanted |= {column} & {*table.all_columns()}
+    answers, values, labels = [], [], {}
+    for place, (number, row) in enumerate(numbered_rows(table, wanted)):
+        answers.append(_answers(row.fields.get(arguments.answers)))
+        values.append(None if by is None else cell_text(row.fields.get(by)))
+        if number in told:
+            input, labels[place] = told.pop(number)
+            if column in wanted and input_text(input_of(row, column)) != input:
+                raise InvalidArgumentError(
+                    f"{row.place}: row {number} has another {column!r} in "
+                    f"{arguments.random_labels}, which is about another table"
+                )
+    for number in told:
+        reason = f"row {number} is not in {arguments.table}"
+        raise InvalidArgumentError(f"{arguments.random_labels}: {reason}")
     options = sorted({each for found in (*answers, *labels.values()) for each in found})
+    groups = None if by is None else values
     shares = shares_of(answers, options, labels, groups, arguments.confidence)
     if arguments.json:
         print_json({"shares": [vars(each) for each in shares]})
@@ -69,31 +78,34 @@ def _answers(cell: Any) -> tuple[str, ...]:
     return tuple(map(cell_text, listed))
 
 
-def _random(arguments: argparse.Namespace) -> dict[int, tuple[str, ...]]:
-    """Return the labels of the random rows by number; the last one of a row counts."""
+def _random(arguments: argparse.Namespace) -> tuple[str, dict[int, tuple[str, tuple[str, ...]]]]:
+    """Return the column of the inputs, and the input and last label of each random row."""
     if arguments.random_labels is None:
-        return {}
-    path = Path(arguments.random_labels)
-    table = open_table(path, None)
-    columns = table.all_columns()
-    if len(columns) != 4 or (columns[0], columns[-1]) != (ROW, KIND):
+        return "", {}
+    table = open_table(path := Path(arguments.random_labels), None)
+    if not is_label_file(table) or len(table.columns) < 4:
         raise InvalidArgumentError(
             f"{path} is not a file of eliza-ffi label: expected the columns {ROW}, the input, the "
-            f"answer and {KIND}, found {', '.join(columns)}"
+            f"answers and {KIND}, found {', '.join(table.columns)}"
         )
+    _, column, *names, _ = table.columns
+    name = names[0] if len(names) == 1 else arguments.answers
+    if name not in names:
+        name = name.removesuffix("_label")  # of a score
+        check_column(table, name)
     kinds: dict[int, str] = {}
-    found: dict[int, tuple[str, ...]] = {}
-    for row in table.rows(columns=set(columns)):
-        if row.error is not None:
-            raise InvalidArgumentError(f"{row.place}: {row.error}")
-        if not row.fields[ROW]:  # of an input in no table
+    found: dict[int, tuple[str, tuple[str, ...]]] = {}
+    for row in table.rows(columns=set(table.columns)):
+        if row.error is None and not row.fields.get(ROW):  # of an input in no table
             continue
-        number = int(row.fields[ROW])
-        kind, _, rest = row.fields[KIND].partition(", ")
+        number = number_of(row)
+        given = [cell_text(row.fields.get(each)) for each in names]
+        kind, answers = read_kinds(row.place, given, row.fields.get(KIND))
         found.pop(number, None)
-        if kinds.setdefault(number, kind) == "random" and rest != "skipped":
-            found[number] = _answers(row.fields[columns[2]])
-    return found
+        answer = dict(zip(names, answers, strict=False)).get(name)  # None: skipped or not asked
+        if kinds.setdefault(number, kind) == "random" and answer is not None:
+            found[number] = cell_text(row.fields.get(column)), _answers(answer)
+    return column, found
 
 
 def _text(shares: list[Share]) -> str:

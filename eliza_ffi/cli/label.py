@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
@@ -88,6 +89,8 @@ def run_label(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{name} must be above 0 and below 1")
     path = Path(arguments.output)
     check_output(arguments)
+    if path.suffix.lower() != ".csv":  # other commands would read it in another format
+        raise UsageError(f"--output must end in .csv, got {arguments.output!r}")
     rows = draw_rows(read_table(arguments), arguments.column)
     options = {
         name_of(question.name, i): option_names(question) for i, question in enumerate(questions)
@@ -315,9 +318,9 @@ def single_keys(without_enter: bool) -> Iterator[Iterator[str]]:
 def _end(file: LabelFile, arguments: argparse.Namespace) -> str:
     last = {each.row or each.input: each for each in file.labels}
     labels = [answer for each in last.values() for answer in each.answers if answer]
-    asked = f"--questions {arguments.questions}" if arguments.questions else "..."
+    asked = f"--questions {quote(arguments.questions)}" if arguments.questions else "..."
     return (
         f"{file.path}: {counted(len(labels), 'labelled row')}. To fit the model to them:\n"
-        f"eliza-ffi calibrate {file.path} {asked} --column {arguments.column} "
+        f"eliza-ffi calibrate {quote(str(file.path))} {asked} --column {quote(arguments.column)} "
         f"--output calibration.json"
     )

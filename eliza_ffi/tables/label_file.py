@@ -143,6 +143,8 @@ class LabelFile:
         begin = n_lines = 0
         for cells in reader:
             text = "".join(lines[n_lines : reader.line_num])
+            if not begin:  # some programs write a byte order mark
+                cells[:1] = [cell.removeprefix("\ufeff") for cell in cells[:1]]
             n_lines = reader.line_num
             if len(cells) != len(columns) and n_lines == len(lines) and begin:
                 break  # the system stopped while the line was written
@@ -181,15 +183,7 @@ class LabelFile:
                 raise InvalidArgumentError(
                     f"{place}: {answer!r} is none of the answers {', '.join(map(repr, options))}"
                 )
-        kind, *reasons = kinds.split(", ")
-        if kind not in KINDS:
-            raise InvalidArgumentError(
-                f"{place}: expected the kind {' or '.join(KINDS)}, got {kind!r:.80}"
-            )
-        answers: list[str | None] = []
-        for answer in given:
-            if answer or reasons:
-                answers.append(answer or {"none": ""}.get(reasons.pop(0)))
+        kind, answers = read_kinds(place, given, kinds)
         first, *others = answers or [""]
         return Label(row, first, kind, input, tuple(others))
 
@@ -201,6 +195,21 @@ class LabelFile:
         if self._file.write(data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         os.fsync(self._file.fileno())
+
+
+def read_kinds(place: str, given: Sequence[str], kinds: object) -> tuple[str, list[str | None]]:
+    """Return the kind of a line, and its answers as in :class:`Label`, without those not asked."""
+    kind, *reasons = str(kinds).split(", ")
+    if kind not in KINDS:
+        raise InvalidArgumentError(
+            f"{place}, column {KIND!r}: expected {' or '.join(KINDS)}, as eliza-ffi label writes, "
+            f"got {kind!r:.80}"
+        )
+    answers: list[str | None] = []
+    for answer in given:
+        if answer or reasons:
+            answers.append(answer or {"none": ""}.get(reasons.pop(0)))
+    return kind, answers
 
 
 def _key(label: Label) -> int | str:

@@ -13,7 +13,7 @@ from ..decisions.examples import level_of
 from ..decisions.questions import Choice, Predicate, Question, Score, Value, text_of
 from ..errors import InvalidArgumentError
 from .decider import input_of
-from .label_file import KIND, ROW
+from .label_file import KIND, ROW, read_kinds
 from .rows import InputTable, TableRow, check_column, json_value
 
 MAX_CELLS = 10
@@ -66,17 +66,20 @@ class LabelledRows:
         wanted = {self.column, *self.labels.values(), *([ROW, KIND] if has_kinds else [])}
         rows = islice(self.table.rows(columns=wanted), self.limit)
         for row in _last_labels(rows, self.column) if has_kinds else rows:
-            kind = str(row.fields.get(KIND)).partition(",")[0] if has_kinds else ""
-            if has_kinds and self.only not in (None, kind):
-                continue
+            number: int | None = row.number
+            kind = ""
+            if has_kinds and row.error is None:
+                number = None if row.fields.get(ROW) in (None, "") else number_of(row)
+                kind, _ = read_kinds(row.place, [], row.fields.get(KIND))
+                if self.only not in (None, kind):
+                    continue
             try:
                 input = input_of(row, self.column)
             except InvalidArgumentError as error:
                 self.left_out.append(f"{row.place}: {error}")
                 continue
             self.places.append(row.place)
-            number = row.fields[ROW] if has_kinds else row.number
-            self.numbers.append(None if number in (None, "") else _number(row, number))
+            self.numbers.append(number)
             self.kinds.append(kind)
             yield input, _answers(row, self.questions, self.labels, wrong)
         _raise_wrong(wrong)
@@ -88,7 +91,7 @@ class LabelledRows:
 
 def is_label_file(table: InputTable) -> bool:
     """Return whether a table is a file of ``eliza-ffi label``."""
-    return (table.columns[0], table.columns[-1]) == (ROW, KIND)
+    return (*table.columns[:1], *table.columns[-1:]) == (ROW, KIND)
 
 
 def given_answers(table: InputTable, questions: Sequence[Question]) -> dict[int, dict[str, Any]]:
@@ -105,19 +108,30 @@ def given_answers(table: InputTable, questions: Sequence[Question]) -> dict[int,
     for column in (ROW, *columns.values()):
         check_column(table, column)
     wrong: list[str] = []
-    found: dict[int, dict[str, Any]] = {}
-    for row in table.rows(columns={ROW, *columns.values()}):
-        if row.error is not None:
-            raise InvalidArgumentError(f"{row.place}: {row.error}")
-        number = _number(row, row.fields.get(ROW))
-        if number in found:
-            raise InvalidArgumentError(f"{row.place}: row {number} is there twice")
-        found[number] = _answers(row, questions, columns, wrong)
+    found = {
+        number: _answers(row, questions, columns, wrong)
+        for number, row in numbered_rows(table, columns.values())
+    }
     _raise_wrong(wrong)
     return found
 
 
-def _number(row: TableRow, cell: Any) -> int:
+def numbered_rows(table: InputTable, columns: Iterable[str]) -> Iterator[tuple[int, TableRow]]:
+    """Yield the rows of an output of ``eliza-ffi decide``, each once, with their numbers."""
+    numbers = set()
+    for row in table.rows(columns={ROW, *columns}):
+        number = number_of(row)
+        if number in numbers:
+            raise InvalidArgumentError(f"{row.place}: row {number} is there twice")
+        numbers.add(number)
+        yield number, row
+
+
+def number_of(row: TableRow) -> int:
+    """Return the number in the column ``row``; raise InvalidArgumentError without one."""
+    if row.error is not None:
+        raise InvalidArgumentError(f"{row.place}: {row.error}")
+    cell: Any = row.fields.get(ROW)
     if isinstance(cell, bool) or not str(cell).isdecimal():
         raise InvalidArgumentError(
             f"{row.place}, column {ROW!r}: expected the number of a row, got {cell!r:.80}"
@@ -153,7 +167,7 @@ def _last_labels(rows: Iterable[TableRow], column: str) -> Iterable[TableRow]:
     """Return the last line of each row, or of each input that is in no table."""
     found: dict[Any, TableRow] = {}
     for row in rows:
-        number = row.fields.get(ROW)
+        number = row.place if row.error else row.fields.get(ROW)
         found[row.fields.get(column) if number in (None, "") else (number,)] = row
     return found.values()
 

@@ -188,6 +188,7 @@ def test_two_calibrations_give_the_same_as_calibrate_compare(
         (["old.csv", "option.csv", *ASKED], 1, "expected one of 'search', 'email', got 'call'"),
         (["other.csv", "other.csv", *ASKED], 1, "labels.csv, line 2: row 12 is not in other.csv"),
         (["moved.csv", "moved.csv", *ASKED], 1, "moved.csv is about another table"),
+        (["old.csv", "old.csv", *ASKED, "--labels", "empty.jsonl"], 2, "a table needs a --column"),
         (["old.csv", "none.json"], 1, "no such file"),
         (["old.csv", "broken.json"], 1, "broken.json is not JSON"),
         (["old.csv", "q.json", *ASKED], 1, "q.json asks for other answers"),
@@ -209,9 +210,10 @@ def test_what_cannot_be_compared_is_named(
     write("word.csv", ["row", "wanted"], [["x", "search"]])
     write("moved.csv", ["row", "body", "wanted"], [[i, "text", "email"] for i in range(1, N + 1)])
     Path("broken.json").write_text("{")
+    Path("empty.jsonl").write_text("")
     asked = {"wanted": {**QUESTION, "choices": ["search", "call"]}}
     Path("q.json").write_text(json.dumps(asked))
-    more = [] if code == 2 and "--labels" in message else ["--labels", labels]
+    more = [] if "--labels" in message or "--labels" in command else ["--labels", labels]
     assert message in " ".join(run("compare", *command, *more, code=code).err.split())
 
 

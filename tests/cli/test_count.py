@@ -54,3 +54,58 @@ def test_wrong_files_are_named(eliza: Run, decided: str, tmp_path: Path) -> None
     assert "is not a file of eliza-ffi label" in eliza(*command, decided, code=1).err
     path = labels(tmp_path / "labels.csv", {700: "random"})
     assert "row 700 is not in" in eliza(*command, path, code=1).err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("101,mail\n", "out.csv, line 102: expected 4 fields as in the header, got 2"),
+        ("1.0,mail,true,a\n", "out.csv, line 102, column 'row': expected the number of a row, got"),
+        (",mail,true,a\n", "out.csv, line 102, column 'row': expected the number of a row, got ''"),
+        ("7,mail,true,a\n", "out.csv, line 102: row 7 is there twice"),
+    ],
+)
+def test_a_table_that_was_edited_is_rejected_with_the_place(
+    eliza: Run, decided: str, line: str, message: str
+) -> None:
+    with Path(decided).open("a") as file:
+        file.write(line)
+    assert message in eliza("count", decided, "--answers", "urgent", code=1).err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "\n7,",
+            "\n7.0,",
+            "labels.csv, line 2, column 'row': expected the number of a row, got '7.0",
+        ),
+        ("random", "rnd", "labels.csv, line 2, column 'kind': expected chosen or random, as eliza"),
+        ("mail 7", "post", "row 7 has another 'text' in "),
+    ],
+)
+def test_labels_that_were_edited_are_rejected_with_the_place(
+    eliza: Run, decided: str, tmp_path: Path, before: str, after: str, message: str
+) -> None:
+    path = Path(labels(tmp_path / "labels.csv", {7: "random"}))
+    path.write_text(path.read_text().replace(before, after))
+    command = ("count", decided, "--answers", "urgent", "--random-labels", str(path))
+    assert message in eliza(*command, code=1).err
+
+
+def test_the_labels_may_answer_several_questions(eliza: Run, decided: str, tmp_path: Path) -> None:
+    """A row counts as soon as its question was answered, and not if it was skipped."""
+    path = tmp_path / "labels.csv"
+    lines = [f"{i},mail {i},x,{answer},random" for i in range(1, 31) for answer in ("", "true")]
+    lines += [
+        "31,mail 31,x,,random",
+        '32,mail 32,,,"random, none, skipped"',
+        "33,mail 33,x,true,chosen",
+    ]
+    path.write_text("row,text,team,urgent,kind\n" + "\n".join(lines) + "\n")
+    command = ("count", decided, "--random-labels", str(path), "--json", "--answers")
+    shares = {each["answer"]: each for each in eliza(*command, "urgent").json["shares"]}
+    assert shares["true"]["n_labels"] == 30 and shares["true"]["share"] > 0.9
+    err = eliza(*command, "region", code=1).err
+    assert "labels.csv has no column 'region'; its columns are 'row', 'text', 'team'" in err

@@ -106,6 +106,7 @@ def test_only_random_rows_of_a_file_of_labels_measure(run: Run) -> None:
         (["--risk", "needed=0.1"], 1, "--risk: expected questions among 'wanted', got 'needed'"),
         (["--output", "nowhere/labels.csv"], 1, "nowhere"),
         (["--column", "subject"], 1, "no column 'subject'"),
+        (["--output", "labels.jsonl"], 2, "--output must end in .csv, got 'labels.jsonl'"),
     ],
 )
 def test_wrong_arguments(run: Run, more: list[str], code: int, message: str) -> None:

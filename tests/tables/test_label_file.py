@@ -188,7 +188,9 @@ def test_each_answer_about_a_row_is_written_at_once(tmp_path: Path) -> None:
 
 def test_a_line_of_an_unknown_kind_is_rejected(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"random", b"guess"))
-    with pytest.raises(InvalidArgumentError, match="label 2: expected the kind chosen or random"):
+    with pytest.raises(
+        InvalidArgumentError, match="label 2, column 'kind': expected chosen or random"
+    ):
         opened(path)
 
 
@@ -209,6 +211,19 @@ def test_every_text_is_read_again_as_it_was(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b",a\rb,yes,chosen\n")
     with pytest.raises(InvalidArgumentError, match=r"labels\.csv is malformed: new-line"):
         opened(path)
+
+
+def test_a_file_that_a_spreadsheet_saved_goes_on(path: Path) -> None:
+    """It begins with a byte order mark, and its lines end with a carriage return."""
+    before = b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n")
+    path.write_bytes(before)
+    texts = {number: text.replace("\n", "\r\n") for number, text in ROWS.items()}
+    file = opened(path, texts)
+    assert [each.row for each in file.labels] == [3, 1, 7]
+    file.add(Label(1, "yes", "chosen", "first"))
+    assert file.take_back().answer == "yes"
+    file.close()
+    assert path.read_bytes() == before
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on the size of files")

@@ -152,3 +152,25 @@ def test_unknown_questions_and_missing_columns_are_rejected(tmp_path: Path) -> N
         labelled(path, (PREDICATE,), tone="urgent")
     with pytest.raises(InvalidArgumentError, match="no column 'x'"):
         labelled(path, (PREDICATE,), urgent="x")
+
+
+def test_a_table_with_other_kinds_is_no_file_of_labels(tmp_path: Path) -> None:
+    """Its rows with the same number would otherwise replace each other."""
+    path = tmp_path / "in.csv"
+    path.write_text("row,body,urgent,kind\n1,a,yes,mail\n1,b,no,mail\n", encoding="utf-8")
+    expected = r"in\.csv, line 3, column 'kind': expected chosen or random, .* got 'mail'"
+    with pytest.raises(InvalidArgumentError, match=expected):
+        list(labelled(path, (PREDICATE,)))
+
+
+def test_malformed_lines_of_a_file_of_labels_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    lines = "1,a,yes,random\n2,b\n3\n4,d,no,chosen\n"
+    path.write_text(f"row,body,urgent,kind\n{lines}", encoding="utf-8")
+    rows = labelled(path, (PREDICATE,))
+    rows.only = "random"
+    assert list(rows) == [("a", {"urgent": True})]
+    assert [each.partition(": ")[0] for each in rows.left_out] == [
+        "in.csv, line 3",
+        "in.csv, line 4",
+    ]
