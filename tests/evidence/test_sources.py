@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ QUESTIONS = {
 TEXT = "The truck with the parcel came at night."
 # A quantized model or cache rounds differently in another context.
 F32: Any = {"cache": CacheOptions(type_k="f32", type_v="f32")}
+reference_of = cache(SentenceEncoder)
 WORDS = {"money": "bill invoice pay refund", "way": "parcel truck ship courier"}
 
 
@@ -48,7 +50,7 @@ def both(tiny_model: Model, encoder_file: Path, library: Library) -> Iterator[Mo
 
 
 def test_an_encoder_decides_as_the_reference(encoder: Model, encoder_file: Path) -> None:
-    embed = SentenceEncoder(encoder_file).embed
+    embed = reference_of(encoder_file).embed
     decision = encoder.decide(TEXT, QUESTIONS, allowed_probability=True)
     options: dict[str, Any] = {
         "topic": list(TOPICS.items()),
@@ -181,7 +183,7 @@ def test_equal_answers_are_blamed_on_the_descriptions(
 def test_a_choice_with_many_options_returns_the_best(encoder: Model, encoder_file: Path) -> None:
     texts = {f"option {i}": f"a thing with the number {i}" for i in range(300)}
     decision = encoder.decide(TEXT, [Choice("Which?", texts, top=3)])
-    found = similarities(SentenceEncoder(encoder_file).embed, TEXT, list(texts.items()))
+    found = similarities(reference_of(encoder_file).embed, TEXT, list(texts.items()))
     best = sorted(texts, key=lambda name: found[list(texts).index(name)], reverse=True)
     assert decision[0].value in best[:3]
     assert decision[0].n_options == 300
@@ -190,7 +192,7 @@ def test_a_choice_with_many_options_returns_the_best(encoder: Model, encoder_fil
 def test_the_inputs_center_the_options_and_give_labels_thresholds(
     encoder: Model, encoder_file: Path
 ) -> None:
-    embed = SentenceEncoder(encoder_file).embed
+    embed = reference_of(encoder_file).embed
     texts = [f"{word} and {i}" for i, word in enumerate(" ".join(WORDS.values()).split() * 2)]
     asked = {"one": QUESTIONS["topic"], "all": MultiLabel("Which of these?", TOPICS)}
     decisions = encoder.decide_many(texts, asked, prior="inputs")

@@ -18,8 +18,14 @@ HIDDEN = 64
 
 class TinyFile:
     def __init__(
-        self, path: Path, architecture: str, vocabulary: str | None, width: int = WIDTH
+        self,
+        path: Path,
+        architecture: str,
+        vocabulary: str | None,
+        width: int = WIDTH,
+        scale: float = 0.1,
     ) -> None:
+        self.scale = np.float32(scale)
         self.writer = gguf.GGUFWriter(path, architecture)
         self.random = np.random.default_rng(0)
         self.n_vocab = 256
@@ -42,7 +48,7 @@ class TinyFile:
     def tensors(self, *shape: int, names: list[str]) -> None:
         for name in names:
             values = self.random.standard_normal(shape).astype(np.float32)
-            self.writer.add_tensor(name, values * np.float32(0.1))
+            self.writer.add_tensor(name, values * self.scale)
 
     def finish(self) -> None:
         self.writer.write_header_to_file()
@@ -58,9 +64,10 @@ def write_bert(
     rerank_template: str = "",
     *,
     has_head: bool = True,  # of a reranker
+    scale: float = 0.1,
 ) -> None:
     """Write an encoder, or with the pooling ``RANK`` a reranker."""
-    model = TinyFile(path, "bert", "bert-bge", width)
+    model = TinyFile(path, "bert", "bert-bge", width, scale)
     if rerank_template:
         model.writer.add_string("tokenizer.chat_template.rerank", rerank_template)
     model.writer.add_causal_attention(False)
@@ -86,9 +93,7 @@ def write_bert(
 
 def write_reranker(path: Path) -> None:
     """Write a reranker that gives texts values which differ clearly."""
-    write_bert(path, gguf.PoolingType.RANK)
-    for tensor in gguf.GGUFReader(path, "r+").tensors:
-        tensor.data[...] *= 5
+    write_bert(path, gguf.PoolingType.RANK, scale=0.5)
 
 
 def write_causal_reranker(path: Path) -> None:
