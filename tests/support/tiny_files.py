@@ -18,15 +18,10 @@ HIDDEN = 64
 
 class TinyFile:
     def __init__(
-        self,
-        path: Path,
-        architecture: str,
-        vocabulary: str | None,
-        width: int = WIDTH,
-        scale: float = 0.1,
+        self, path: Path, kind: str, vocabulary: str | None, width: int = WIDTH, scale: float = 0.1
     ) -> None:
         self.scale = np.float32(scale)
-        self.writer = gguf.GGUFWriter(path, architecture)
+        self.writer = gguf.GGUFWriter(path, kind)
         self.random = np.random.default_rng(0)
         self.n_vocab = 256
         if vocabulary is None:
