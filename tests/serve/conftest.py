@@ -29,7 +29,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def certificates() -> Iterator[None]:
-    """Read the certificates once: each `httpx.post` would read them, which takes most of its time."""
+    """Read the certificates once: each `httpx.post` would read them, for most of its time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
         yield
