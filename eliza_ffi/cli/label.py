@@ -320,7 +320,7 @@ def _end(file: LabelFile, arguments: argparse.Namespace) -> str:
     labels = [answer for each in last.values() for answer in each.answers if answer]
     asked = f"--questions {quote(arguments.questions)}" if arguments.questions else "..."
     return (
-        f"{file.path}: {counted(len(labels), 'labelled row')}. To fit the model to them:\n"
+        f"{file.path}: {counted(len(labels), 'labelled row')}. To calibrate with this file:\n"
         f"eliza-ffi calibrate {quote(str(file.path))} {asked} --column {quote(arguments.column)} "
         f"--output calibration.json"
     )

@@ -71,7 +71,7 @@ def test_every_row_can_be_labelled_and_the_file_is_one_for_calibrate(
     press(monkeypatch, *rows)
     out = run(*COMMAND).out
     assert "Every row that was drawn is labelled." in out
-    assert "30 labelled rows. To fit the model to them:" in out
+    assert "30 labelled rows. To calibrate with this file:" in out
     assert len({line[0] for line in labels()[1:]}) == 30
     table = ["labels.csv", "--column", "body", *ASKED]
     assert "wanted" in run("calibrate", *table, "--output", "calibration.json").out
@@ -168,7 +168,7 @@ def test_suspicious_labels_are_shown_again_without_the_models_answer(
     assert "'9' is no answer: 1 to 2, n none fits   k keep" in shown
     assert len(labels()) == 32
     assert labels()[-1] == ["13", wrong, "search", "chosen"]
-    assert "30 labelled rows. To fit" in out
+    assert "30 labelled rows. To calibrate" in out
     given = ["labels.csv", "--column", "body", *ASKED]
     press(monkeypatch, "k")
     assert "may be wrong" not in run(*COMMAND).out

@@ -25,7 +25,8 @@ $ eliza-ffi doctor
 """
 FROM_A_CLONE = """{commands}There is no release yet. Run the commands in a copy of this repository
 (a *clone*). The first one compiles llama.cpp, which runs the models:
-you need a C++ compiler and a few minutes.
+you need a C++ compiler and a few minutes. The second one checks the
+installation.
 
 """
 
