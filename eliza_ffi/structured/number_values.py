@@ -87,16 +87,17 @@ def _with_any_integer(value: Any) -> dict[str, Any]:
 
 
 def without_exclusive_bounds(part: dict[str, Any]) -> None:
-    """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by the next number. Above
-    an exclusive bound of 0, llguidance allows 0.5 but not 0.50."""
+    """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by the next number but one,
+    because llguidance may round the next number. Above an exclusive bound of 0, llguidance allows
+    0.5 but not 0.50."""
     for near, far, sign, stricter in (
         ("Minimum", "Maximum", 1.0, max),
         ("Maximum", "Minimum", -1.0, min),
     ):
         bound: Any = part.get(f"exclusive{near}")
-        if part.get("type") == "integer" or not is_number(bound) or _is_large(bound):
+        if part.get("type") == "integer" or not is_number(bound) or abs(bound) >= 2**52:
             continue
-        next_one = math.nextafter(bound, sign * math.inf) if bound else sign * MIN_ABOVE_0
+        next_one = bound + sign * (2 * math.ulp(bound) if bound else MIN_ABOVE_0)
         others = [part.get(name, sign * math.inf) for name in (far.lower(), f"exclusive{far}")]
         # Errors about bounds that contradict each other must name the schema's own ones.
         if bound * sign >= 0 and all(each * sign > next_one * sign for each in others):

@@ -508,7 +508,7 @@ def allows(model: Model, schema: Any, written: str) -> bool:
     return source.may_end
 
 
-@pytest.mark.parametrize("bound", [0, 0.25, 1, 1.5, 10])
+@pytest.mark.parametrize("bound", [0, 0.25, 1, 1.5, 10, 99, 100, 100.5])
 def test_a_number_above_an_exclusive_bound_may_end_in_zeros(
     tiny_model: Model, bound: float
 ) -> None:
@@ -516,7 +516,7 @@ def test_a_number_above_an_exclusive_bound_may_end_in_zeros(
     above = {"type": "number", "exclusiveMinimum": bound}
     below = {"type": ["number", "null"], "exclusiveMaximum": -bound}
     whole = {**above, "type": "integer"}
-    for text in ("0", "0.0", "0.00010", "0.25", "0.250", "0.50", "1", "1.0", "1.90", "2.5", "99.0"):
+    for text in ("0", "0.0", "0.00010", "0.25", "0.250", "0.50", "1", "1.0", "1.90", "2.5", "99.0", "100", "100.50", "101"):
         is_inside = float(text) > bound
         assert allows(tiny_model, above, text) is is_inside
         assert allows(tiny_model, below, f"-{text}") is is_inside
