@@ -87,9 +87,9 @@ def _with_any_integer(value: Any) -> dict[str, Any]:
 
 
 def without_exclusive_bounds(part: dict[str, Any]) -> None:
-    """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by the next number but one,
-    because llguidance may round the next number. Above an exclusive bound of 0, llguidance allows
-    0.5 but not 0.50."""
+    """Replace exclusive lower bounds from 0 on, and upper bounds up to 0, by the next number but
+    one: llguidance may round the next number. Above an exclusive bound of 0, it allows 0.5 but not
+    0.50."""
     for near, far, sign, stricter in (
         ("Minimum", "Maximum", 1.0, max),
         ("Maximum", "Minimum", -1.0, min),

@@ -516,7 +516,8 @@ def test_a_number_above_an_exclusive_bound_may_end_in_zeros(
     above = {"type": "number", "exclusiveMinimum": bound}
     below = {"type": ["number", "null"], "exclusiveMaximum": -bound}
     whole = {**above, "type": "integer"}
-    for text in ("0", "0.0", "0.00010", "0.25", "0.250", "0.50", "1", "1.0", "1.90", "2.5", "99.0", "100", "100.50", "101"):
+    texts = ("0", "0.0", "0.00010", "0.25", "0.250", "0.50", "1", "1.0", "1.90", "2.5", "99.0")
+    for text in (*texts, "100", "100.50", "101"):
         is_inside = float(text) > bound
         assert allows(tiny_model, above, text) is is_inside
         assert allows(tiny_model, below, f"-{text}") is is_inside
