@@ -73,7 +73,8 @@ class Gbnf:
     grammar: str
 
     def __post_init__(self) -> None:
-        check_text("grammar", self.grammar)
+        if not check_text("grammar", self.grammar):  # the library would allow any text
+            raise wrong("grammar", "a non-empty string", self.grammar)
 
 
 @dataclass(frozen=True, eq=False)

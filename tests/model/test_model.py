@@ -92,6 +92,8 @@ def test_generated_text_matches_the_grammar(model: Model) -> None:
     assert generation.finish_reason == "end"
     with pytest.raises(InvalidArgumentError, match="grammar"):
         model.generate("x", schema=Gbnf("root ::= ("))
+    with pytest.raises(InvalidArgumentError, match="grammar must be a non-empty string, got ''"):
+        model.generate("x", schema=Gbnf(""))
 
 
 @pytest.fixture
