@@ -164,6 +164,22 @@ TEST_F(Fill, AGrammarDefinesAValue) {
     EXPECT_EQ(text_of(filled.result["answer_tokens"]), "<" + text + ">.");
 }
 
+// Only single bytes spell the character before the value.
+TEST_F(Fill, AStrategyDoesNotChangeTheDraws) {
+    std::vector<Json> results;
+    std::vector<int64_t> decisions;
+    for (const char * strategy : {"auto", "token-by-token"}) {
+        context = create({{"n_threads", "1"}, {"seed", "7"}, {"strategy", strategy}});
+        const StreamHandle stream = prompted();
+        results.push_back(
+            fill(stream, R"({"before":"\ud83d\udf1a","grammar":"root ::= [a-z]+","temperature":1,"max_tokens":4})")
+                .result);
+        decisions.push_back(stats(stream).decisions);
+    }
+    EXPECT_EQ(results[0].at("answer_tokens"), results[1].at("answer_tokens"));
+    EXPECT_EQ(decisions[0], decisions[1]);
+}
+
 TEST_F(Fill, ChoicesAgreeWithTheTokenTrie) {
     context = create({{"n_threads", "1"}}, f32_model_path());
     for (int round = 0; round < 30; ++round) {

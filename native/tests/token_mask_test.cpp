@@ -126,6 +126,24 @@ TEST_F(TokenMasks, TheOnlyTokenTakesNoPass) {
     EXPECT_EQ(stats(stream).forward_passes, passes + 5);
 }
 
+TEST_F(TokenMasks, TheOnlyTokenIsNotDrawn) {
+    std::vector<Tokens> following;
+    for (const char * strategy : {"auto", "token-by-token"}) {
+        for (const int n_top : {-1, 0}) {
+            const ContextHandle own =
+                create({{"n_ctx", "512"}, {"n_threads", "1"}, {"seed", "7"}, {"strategy", strategy}});
+            const StreamHandle drawing = open(own);
+            set_sampling(drawing, R"({"temperature":1})");
+            ASSERT_EQ(eliza_inference_llm_stream_set_logprobs(drawing.get(), n_top, nullptr), 0);
+            prefill(drawing, prompt);
+            set_mask(drawing, Tokens{300});
+            EXPECT_EQ(pull(drawing, 1).tokens, Tokens{300});
+            following.push_back(pull(drawing, 4).tokens);
+            EXPECT_EQ(following.back(), following.front()) << strategy << " " << n_top;
+        }
+    }
+}
+
 class ForcedTokens : public TokenMasks {
 protected:
     int force(const StreamHandle & s, const Tokens & tokens, const std::string & expected_error = "") {

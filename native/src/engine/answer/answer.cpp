@@ -374,9 +374,9 @@ llama_token Answer::choose_of_few(TokenSpan legal, TokenSelector & selector) {
 std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
                                                   TokenSelector & selector, FillResult & result) {
     sequence_.cancelled().throw_if_set();
-    if (constraint.before_value() && options_.strategy != Strategy::token_by_token) {
+    if (constraint.before_value()) {
         if (const Token only = constraint.mask()->only; only >= 0) {
-            sequence_.count_forced();
+            sequence_.settle_forced(options_);
             return only;
         }
     }

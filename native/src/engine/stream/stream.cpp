@@ -374,26 +374,32 @@ llama_token Stream::choose_freely() {
 
 llama_token Stream::next_forced() {
     const llama_token token = forced_.front();
+    settle(token);
+    forced_.pop_front();
+    return token;
+}
+
+// Counts a token that has no alternative. No sampler draws it, so that looking at its logits does not change later
+// draws.
+void Stream::settle(llama_token only) {
     if (skips_forced_passes()) {
         sequence_.count_forced();
     } else {
         const float * row = sequence_.logits();
         if (logprobs_.is_on()) {
-            logprobs_.look_at(row, decoder_->model().n_vocab(), token);
+            logprobs_.look_at(row, decoder_->model().n_vocab(), only);
         }
         ++counts_.tokens_forced;
     }
-    forced_.pop_front();
     choice_.take_drawn();  // discard it: it was drawn without this restriction
-    return token;
 }
 
 llama_token Stream::choose_from_mask() {
-    const bool is_large = mask_->size() > TokenSelector::few_tokens;
-    if (mask_->size() == 1 && skips_forced_passes()) {
-        sequence_.count_forced();
+    if (mask_->size() == 1) {
+        settle(mask_->tokens()[0]);
         return mask_->tokens()[0];
     }
+    const bool is_large = mask_->size() > TokenSelector::few_tokens;
     const bool whole = is_large || logprobs_.is_on();
     const TokenSpan few = is_large ? TokenSpan{nullptr, 0} : mask_->tokens();
     const LogitsRow row = whole ? LogitsRow(sequence_.logits()) : sequence_.row_of_few(options_);
@@ -412,8 +418,8 @@ llama_token Stream::choose_from_mask() {
     if (logprobs_.is_on()) {
         logprobs_.look_at(row.whole(), decoder_->model().n_vocab(), token);
     }
-    ++(mask_->size() == 1 ? counts_.tokens_forced : counts_.decisions);
-    counts_.candidates_seen += mask_->size() == 1 ? 0 : static_cast<int64_t>(mask_->size());
+    ++counts_.decisions;
+    counts_.candidates_seen += static_cast<int64_t>(mask_->size());
     return token;
 }
 

@@ -183,6 +183,7 @@ private:
     llama_token choose_freely();
     llama_token choose_from_mask();
     llama_token next_forced();
+    void settle(llama_token only);
     // The reference strategy and log-probabilities need the logits of forced tokens.
     bool skips_forced_passes() const { return options_.strategy != Strategy::token_by_token && !logprobs_.is_on(); }
     void require_no_span(const std::string & doing) const;
