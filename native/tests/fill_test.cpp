@@ -164,6 +164,26 @@ TEST_F(Fill, AGrammarDefinesAValue) {
     EXPECT_EQ(text_of(filled.result["answer_tokens"]), "<" + text + ">.");
 }
 
+TEST_F(Fill, TheTextAfterAGrammarIsFixed) {
+    const StreamHandle stream = prompted();
+    const std::string after = "\nSecond question: are you sure?";
+    const auto filled = [&](const std::string & grammar, int most) {
+        Filled result = fill(stream, Json{{"grammar", grammar}, {"after", after}, {"max_tokens", most}}.dump());
+        EXPECT_EQ(result.status, 0) << result.error;
+        return result.result;
+    };
+    const Json choice = filled(R"(root ::= "yes" | "no")", 3);
+    EXPECT_FALSE(choice.at("truncated"));
+    EXPECT_LE(choice.at("tokens"), 3);
+    std::string text = choice.at("text").get<std::string>() + after;
+    EXPECT_TRUE(text == "yes" + after || text == "no" + after) << text;
+    EXPECT_EQ(text_of(choice.at("answer_tokens")), text);
+    // This value could go on at the limit.
+    const Json letters = filled("root ::= [a-z]+", 2);
+    text += letters.at("text").get<std::string>() + after;
+    EXPECT_EQ(text_of(letters.at("answer_tokens")), text);
+}
+
 // Only single bytes spell the character before the value.
 TEST_F(Fill, AStrategyDoesNotChangeTheDraws) {
     std::vector<Json> results;

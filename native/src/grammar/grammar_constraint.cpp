@@ -43,19 +43,20 @@ GrammarConstraint::GrammarConstraint(const std::shared_ptr<const GrammarVocabula
       grammar_(std::make_unique<StatesGrammar>(vocabulary, framed(gbnf, frame), limits, std::nullopt,
                                                /*start_rule=*/framed_rule)) {}
 
+// The value is over when only the text after it can follow. Then this text is fixed text, which the model need not
+// spell.
 void GrammarConstraint::accept(Token token) {
     grammar_->accept(token);
     text_ += vocabulary_->text(token);
-    const size_t end = std::max(frame_.before.size(), text_.size() - n_after());
+    const std::optional<std::string> rest = before_value() ? std::nullopt : grammar_->only_rest(frame_.after.size());
+    is_over_ = rest.has_value();
+    n_after_ = rest ? frame_.after.size() - rest->size() : may_end() ? frame_.after.size() : 0;
+    const size_t end = std::max(frame_.before.size(), text_.size() - n_after_);
     value_ = before_value() ? "" : text_.substr(frame_.before.size(), end - frame_.before.size());
-    is_over_ = may_end() && !grammar_->may_go_on();
 }
 
-// The grammar accepts only at the end of the whole text that follows the value.
-size_t GrammarConstraint::n_after() const { return may_end() ? frame_.after.size() : 0; }
-
 std::string GrammarConstraint::shortest_end() const {
-    if (may_end()) {
+    if (may_end() || grammar_->may_end_after(frame_.after)) {
         return "";
     }
     throw invalid_argument("max_tokens ended the value before the grammar was complete, after \"" + value_ + "\"");

@@ -22,7 +22,7 @@ public:
     bool may_end() const override { return grammar_->may_end(); }
     bool is_over() const override { return is_over_; }
     bool before_value() const override { return text_.size() < frame_.before.size(); }
-    size_t n_after() const override;
+    size_t n_after() const override { return n_after_; }
     std::string shortest_end() const override;
 
 private:
@@ -30,6 +30,7 @@ private:
     const Frame frame_;
     const std::unique_ptr<StatesGrammar> grammar_;
     std::string text_;
+    size_t n_after_ = 0;
     bool is_over_ = false;
 };
 

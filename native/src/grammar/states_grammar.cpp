@@ -178,7 +178,44 @@ bool StatesGrammar::in_step() { return !is_awake() || state_ != GrammarStates::d
 
 bool StatesGrammar::may_end() { return is_awake() && states().may_end(state_); }
 
-bool StatesGrammar::may_go_on() { return !is_awake() || states().may_go_on(state_); }
+std::optional<std::string> StatesGrammar::only_rest(size_t most) {
+    if (!is_awake()) {
+        return std::nullopt;
+    }
+    std::string rest;
+    for (State state = state_; !states().may_end(state) || states().may_go_on(state);) {
+        bool names_a_token = false;
+        states().for_each_token_element(state, [&](llama_token, bool) { names_a_token = true; });
+        if (rest.size() == most || states().may_end(state) || names_a_token) {
+            return std::nullopt;
+        }
+        State next = GrammarStates::dead;
+        for (int32_t byte = 0; byte < 256; ++byte) {
+            const State with_byte = states().step(state, static_cast<uint8_t>(byte));
+            if (with_byte == GrammarStates::dead) {
+                continue;
+            }
+            if (next != GrammarStates::dead) {
+                return std::nullopt;
+            }
+            next = with_byte;
+            rest += static_cast<char>(byte);
+        }
+        if (next == GrammarStates::dead) {
+            return std::nullopt;
+        }
+        state = next;
+    }
+    return rest;
+}
+
+bool StatesGrammar::may_end_after(std::string_view bytes) {
+    State state = is_awake() ? state_ : GrammarStates::dead;
+    for (size_t i = 0; i < bytes.size() && state != GrammarStates::dead; ++i) {
+        state = states().step(state, static_cast<uint8_t>(bytes[i]));
+    }
+    return state != GrammarStates::dead && states().may_end(state);
+}
 
 bool StatesGrammar::allows(llama_token token) {
     if (!is_awake()) {

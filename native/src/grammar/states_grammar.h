@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "byte_trie/masks.h"
 #include "grammar/grammar.h"
@@ -37,8 +38,13 @@ public:
     bool in_step() override;
     void reset() override;
 
-    bool may_end();    // the text is complete here, so end tokens are allowed
-    bool may_go_on();  // a token that is not an end token is possible
+    bool may_end();  // the text is complete here, so end tokens are allowed
+
+    // Returns the rest of the text, if there is only one and it has at most `most` bytes.
+    std::optional<std::string> only_rest(size_t most);
+
+    // True if the text is complete after these further bytes.
+    bool may_end_after(std::string_view bytes);
 
 private:
     using State = GrammarStates::State;
