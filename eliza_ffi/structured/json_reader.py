@@ -170,14 +170,18 @@ def _value_of(parts: tuple[tuple[_Open, int], ...], keys: Path) -> Any:
 @functools.lru_cache(maxsize=512)
 def _fields(model: Any) -> dict[str, tuple[str, Any]]:
     """Return the names and annotations of a pydantic model's fields by their keys in JSON."""
-    fields = {}
+    by_name, by_alias = {}, {}
     for name, field in model.model_fields.items():
         annotation = field.annotation
         for each in field.metadata:
             annotation = Annotated[annotation, each]
+        by_name[name] = name, annotation
         alias = field.validation_alias
-        fields[alias if isinstance(alias, str) else name] = name, annotation
-    return fields
+        for one in getattr(alias, "choices", (alias,)):  # an AliasChoices has several
+            key, *rest = getattr(one, "path", (one,))  # an AliasPath of one key is that key
+            if not rest:
+                by_alias[key] = name, annotation
+    return by_name | by_alias
 
 
 def _model_of(annotation: Any) -> Any:

@@ -232,6 +232,23 @@ def test_fields_are_reported_before_the_answer_is_complete(
     assert tiny_model.fill("Hello", bool, cache=CacheOptions(slot=0)).complete
 
 
+def test_a_partial_object_has_the_fields_whose_names_in_json_differ(tiny_model: Model) -> None:
+    class Named(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid")
+        first: bool = Field(validation_alias=pydantic.AliasChoices("One", "one"))
+        second: bool = Field(
+            validation_alias=pydantic.AliasChoices(pydantic.AliasPath("a", 0), "3")
+        )
+
+    class ByName(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(validate_by_name=True, validate_by_alias=False)
+        first: bool = Field(alias="One")
+
+    for each in (Named, ByName):
+        *_, last, result = tiny_model.fill_stream("x", each)
+        assert last.partial == result.value
+
+
 def test_fields_are_passed_to_the_callback(tiny_model: Model) -> None:
     reported: list[PartialField] = []
     tiny_model.fill("Hello", Pet, on_span=reported.append)
