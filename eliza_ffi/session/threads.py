@@ -91,11 +91,13 @@ class Threads:
 
     def _start(self, call: Callable[[], T]) -> asyncio.Future[T]:
         try:
-            return asyncio.get_running_loop().run_in_executor(self._pool, call)
+            future = asyncio.get_running_loop().run_in_executor(self._pool, call)
         except RuntimeError:
             if not self._is_closed:
                 raise
             raise ElizaError("the model is closed") from None
+        future.add_done_callback(_mark_as_read)
+        return future
 
     def close(self) -> None:
         """End idle threads now, and each busy thread when its call returns."""
@@ -138,6 +140,12 @@ class _Inbox:
             queue.put_nowait(item)
 
 
+def _mark_as_read(future: asyncio.Future[Any]) -> None:
+    """Keep asyncio from logging a failure that nobody reads, because it comes from a cancel."""
+    if not future.cancelled():
+        future.exception()
+
+
 async def _ended(future: asyncio.Future[Any]) -> None:
     """Wait until a call on a thread returns; only then raise a CancelledError that has arrived."""
     cancelled: asyncio.CancelledError | None = None
@@ -146,7 +154,6 @@ async def _ended(future: asyncio.Future[Any]) -> None:
             await asyncio.wait([future])
         except asyncio.CancelledError as error:
             cancelled = error
-    future.exception()  # a failure here comes from the cancel, so asyncio should not log it
     if cancelled is not None:
         raise cancelled
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
@@ -355,3 +356,21 @@ def test_an_exception_in_an_asynchronous_callback_ends_the_request(model: Model)
         assert model.session.turns.n_running == 0
 
     asyncio.run(story())
+
+
+def test_an_iterator_that_is_left_at_the_end_of_the_loop_logs_no_error(model: Model) -> None:
+    logged: list[Any] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: logged.append(about))
+        face = AsyncModel.of(model)
+        numbers = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 50}
+        for steps in (face.stream("x", 200), face.fill_stream("x", numbers)):
+            async for _ in steps:
+                break
+
+    for _ in range(5):
+        asyncio.run(story())
+        gc.collect()
+    assert not logged
+    assert model.choose("x", ["a", "b"], timeout=10).value in ("a", "b")
