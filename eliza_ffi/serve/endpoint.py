@@ -127,8 +127,8 @@ class RequestContext(ServerState):
             return HTTPError(400, str(error), "invalid_value")
         if isinstance(error, NotSupportedError):
             message, session = str(error), self.model.session
-            for path in (session.path, session.encoder and session.encoder.path):
-                message = message.replace(str(path), self.settings.name)
+            for opened in filter(None, (session, session.encoder)):
+                message = message.replace(str(opened.path), self.settings.name)
             return HTTPError(501, message, "not_supported")
         return self.deadline.passed() if isinstance(error, BusyError) else None
 

@@ -191,7 +191,7 @@ class Request(StreamConfig):
             raise InvalidArgumentError(f"stop must be non-empty strings, got {self.stop!r:.80}")
         if self.max_tokens < 0:
             raise InvalidArgumentError(f"max_tokens must be 0 or more, got {self.max_tokens}")
-        if self.on_limit != "error":
+        if self.on_limit is not Request.on_limit:  # the default needs no check
             check_one_of("on_limit", self.on_limit, ON_LIMIT)
         skeleton: Any = self.constraint
         if hasattr(skeleton, "script"):

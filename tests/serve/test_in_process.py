@@ -46,7 +46,8 @@ class FailingModel:
 
     def __init__(self, error: Exception) -> None:
         self.session = SimpleNamespace(
-            kind="decoder", decisions_at_once=lambda _: 1, at_once=lambda _: 1, describe=dict
+            **{"kind": "decoder", "path": SECRET, "encoder": None, "describe": dict},
+            **dict.fromkeys(("at_once", "decisions_at_once"), lambda _: 1),
         )
         self._error = error
 
@@ -61,7 +62,7 @@ class FailingModel:
         (OutOfMemoryError(f"no memory for {SECRET}"), 500, "internal_error"),
         (ElizaError(f"the model {SECRET} is closed"), 500, "internal_error"),
         (RuntimeError(SECRET), 500, "internal_error"),
-        (NotSupportedError("not of this library"), 501, "not_supported"),
+        (NotSupportedError(f"{SECRET} is not a reranker"), 501, "not_supported"),
         (BusyError("all slots are in use"), 504, "deadline_exceeded"),
         (ContextFullError("does not fit the context of 8"), 400, "context_length_exceeded"),
         (InvalidArgumentError("the label cannot be spelled"), 400, "invalid_value"),
