@@ -119,7 +119,7 @@ class QuestionPlan:
         self._config = generate_request(session, [0], method="decide", **(stream or {}))
         self._model = decision_model_of(session) if settings.prompt is None else None
         self._source = evidence_source(session)
-        self._priors: dict[QuestionPrompt, Prior | None] = {}
+        self._priors: dict[QuestionPrompt, Prior] = {}  # of the prompts that have one
         self._questions = questions
         self._prompts: list[list[QuestionPrompt]] = [[] for _ in questions]
         if self._model is not None:
@@ -155,7 +155,8 @@ class QuestionPlan:
                 asked = [RenderedQuestion(question, (), ())]
             self._prompts.append([QuestionPrompt(session, each, settings) for each in asked])
         every = list(itertools.chain.from_iterable(self._prompts))
-        self._priors = {each: self._prior(session, each.asked) for each in every}
+        priors = ((each, self._prior(session, each.asked)) for each in every)
+        self._priors = {each: prior for each, prior in priors if prior is not None}
         self._readers = {
             i: feature_reader(session, question, settings, features)
             for i, (question, features) in enumerate(zip(questions, hidden.features, strict=True))
@@ -183,7 +184,7 @@ class QuestionPlan:
         prompts: list[ScoredPrompt] = []
         unknown: list[tuple[QuestionPrompt, Prior, str | None]] = []
         for asked, prior in self._priors.items():
-            if prior is None or prior.keys() >= set(rules):
+            if prior.keys() >= set(rules):
                 continue
             inputs = CONTENT_FREE if asked.has_words else INPUTS
             scored = self._scored([(asked, asked.tokens(session, each)) for each in inputs])
@@ -204,15 +205,15 @@ class QuestionPlan:
 
     def mean_priors(self) -> tuple[Prior, ...]:
         """Return the mean prior of all questions, which have the same options, for each order."""
-        every = [self._priors_of(prompts) for prompts in zip(*self._prompts, strict=True)]
+        every = [
+            [self._priors[each] for each in prompts if each in self._priors]
+            for prompts in zip(*self._prompts, strict=True)
+        ]
         return tuple(
             {rule: log_mean([prior[rule] for prior in each]) for rule in each[0]}
             for each in every
             if each
         )
-
-    def _priors_of(self, prompts: Sequence[QuestionPrompt]) -> tuple[Prior, ...]:
-        return tuple(prior for each in prompts if (prior := self._priors[each]) is not None)
 
     def codes(self, place: int) -> list[str]:
         """Return the labels of a question that are codes without a description."""
@@ -362,10 +363,11 @@ class QuestionPlan:
                 found.append(next(rankings))
                 continue
             asked = self._compared[i]
+            with_prior = filter(self._priors.__contains__, prompts)
             found.append(
                 QuestionScores(
                     tuple([_in_own_order(prompt, next(each)) for prompt in prompts]),
-                    self._priors_of(prompts),
+                    tuple(map(self._priors.__getitem__, with_prior)),
                     hidden,
                     None if evidence is None else evidence.scores[i],
                     asked is not None and asked.needs_threshold,

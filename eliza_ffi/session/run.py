@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import short_repr
-from ..errors import ElizaError, GenerationCancelledError, InvalidArgumentError
+from ..errors import ElizaError, GenerationCancelledError
 from ..library.binding import CffiBinding, Decision
 from ..library.protocol import Decided, PreparedChoices, StreamConfig, StreamStats, Tokens
 
@@ -82,11 +82,7 @@ class Run(Generic[Step]):
 
     def steps(self) -> Generator[Step, None, None]:
         """Run the request from its beginning, and return its steps."""
-        try:
-            yield from self._steps(self)
-        except InvalidArgumentError:  # the library knows only that the stream is closed
-            _ = self.model.ctx  # raises if the model is closed
-            raise
+        return self._steps(self)
 
     @contextmanager
     def opened(

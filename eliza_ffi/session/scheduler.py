@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from typing import Any, TypeVar
 
-from ..errors import BusyError
+from ..errors import BusyError, InvalidArgumentError
 from .run import Run
 from .threads import Threads
 from .turns import Turn, Turns, check_timeout
@@ -56,6 +56,9 @@ class Scheduler:
                 return
             except BusyError as error:
                 attempt.prepare_next(error, may_try_slot=not self._slots_wait)
+            except InvalidArgumentError:  # the library knows only that the stream is closed
+                _ = run.model.ctx  # raises if the model is closed
+                raise
 
     async def steps_async(self, run: Run[T], timeout: float | None) -> AsyncGenerator[T, None]:
         """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
@@ -72,6 +75,9 @@ class Scheduler:
                 return
             except BusyError as error:
                 attempt.prepare_next(error, may_try_slot=not self._slots_wait)
+            except InvalidArgumentError:  # the library knows only that the stream is closed
+                _ = run.model.ctx  # raises if the model is closed
+                raise
 
 
 class _Attempt:
