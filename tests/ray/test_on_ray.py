@@ -172,7 +172,9 @@ def test_a_job_begun_on_ray_can_be_resumed_locally_and_back(
     assert cli.main([*command, "--limit", "250"]) == 0
     capsys.readouterr()
     assert cli.main([*on_ray, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["new_rows"] == 150
+    # Ray may still report a worker of the first command that had not opened the model at its end.
+    lines = capsys.readouterr().out.splitlines()
+    assert json.loads("".join(each for each in lines if "(raylet)" not in each))["new_rows"] == 150
     assert output.read_bytes() == decide_here(table, tmp_path / "here.jsonl")
     assert facts_of(output)[0] == facts_of(tmp_path / "here.jsonl")[0]
 
