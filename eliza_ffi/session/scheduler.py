@@ -54,11 +54,8 @@ class Scheduler:
                         attempt.has_yielded = True
                         yield step
                 return
-            except BusyError as error:
+            except (BusyError, InvalidArgumentError) as error:
                 attempt.prepare_next(error, may_try_slot=not self._slots_wait)
-            except InvalidArgumentError:  # the library knows only that the stream is closed
-                _ = run.model.ctx  # raises if the model is closed
-                raise
 
     async def steps_async(self, run: Run[T], timeout: float | None) -> AsyncGenerator[T, None]:
         """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
@@ -73,11 +70,8 @@ class Scheduler:
                         attempt.has_yielded = True
                         yield step
                 return
-            except BusyError as error:
+            except (BusyError, InvalidArgumentError) as error:
                 attempt.prepare_next(error, may_try_slot=not self._slots_wait)
-            except InvalidArgumentError:  # the library knows only that the stream is closed
-                _ = run.model.ctx  # raises if the model is closed
-                raise
 
 
 class _Attempt:
@@ -88,6 +82,7 @@ class _Attempt:
     """
 
     def __init__(self, run: Run[T], timeout: float | None) -> None:
+        self._model = run.model
         self.timeout = timeout
         at_most = None if timeout == 0 else run.at_most
         self.place: dict[str, Any] = {"at_most": at_most, "slot_id": run.slot_id}
@@ -96,11 +91,14 @@ class _Attempt:
         self._reason: BusyError | None = None
         self._begin = time.monotonic()
 
-    def prepare_next(self, error: BusyError, *, may_try_slot: bool) -> None:
+    def prepare_next(self, error: BusyError | InvalidArgumentError, *, may_try_slot: bool) -> None:
         """Prepare the next attempt after a failed one, or raise the error.
 
         `may_try_slot` says whether to try again if the named slot was in use.
         """
+        if isinstance(error, InvalidArgumentError):  # perhaps because the model is closed
+            _ = self._model.ctx  # raises if the model is closed
+            raise error
         if self.turn is None and self._reason is not None:
             raise self._reason from self._reason.__cause__
         names_slot = self.place["slot_id"] >= 0 and self.turn is not None

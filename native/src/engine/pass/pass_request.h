@@ -18,7 +18,7 @@
 
 namespace eliza {
 
-// What the requests of a stream or a decision have cost, and what it counts about its own tokens.
+// The costs of the requests of a stream or a decision, and counts of its own tokens.
 using StreamCounts = eliza_llm_stream_stats_t;
 
 struct PassRequest {
@@ -57,7 +57,7 @@ struct PassRequest {
     // slot then loses the tokens of that pass.
     std::vector<int32_t> layers;
     size_t states_from = 0;
-    size_t n_complete = 0;             // the first tokens, which no pass that stops may contain
+    size_t n_complete = 0;             // the number of first tokens that no pass that stops early may contain
     bool wants_output_states = false;  // one of the layers is the output of the final norm, which has rows only
     std::function<void(size_t at, int32_t layer, const float * values)> on_state;
 
@@ -93,7 +93,7 @@ struct PassRequest {
 
     bool is_prepared = false;
     bool is_suspended = false;    // its tokens have left the full cache, and it waits until there is room
-    size_t n_refused = SIZE_MAX;  // alone in a pass, it had no room beside so many tokens of other streams
+    size_t n_refused = SIZE_MAX;  // the tokens that other streams held when it had no room, even alone in a pass
     size_t n_reached = 0;         // the most tokens that its slot has held; those that it lost do not count again
     size_t n_matched = 0;         // tokens that the cache held when the request was prepared
     size_t n_to_decode = 0;       // tokens that it did not hold
@@ -114,7 +114,7 @@ struct PassRequest {
     };
     Part part;
 
-    // The first tokens that the cache may hold. The others are decoded, because something is wanted of them.
+    // The first tokens that the cache may hold. The others are decoded, because their logits or states are wanted.
     size_t n_cacheable() const { return std::min(layers.empty() ? n_text : states_from, n_text - n_rows); }
 
     // Whether a pass may stop after the deepest layer.
